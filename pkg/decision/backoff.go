@@ -33,7 +33,8 @@ func (w window) at(r float64) time.Duration {
 	if r >= 1 {
 		return w.hi
 	}
-	return min(w.lo+time.Duration(r*float64(w.hi-w.lo)), w.hi)
+	width := w.hi - w.lo
+	return w.lo + min(time.Duration(r*float64(width)), width) // float64(width) may be rounded up
 }
 
 // window returns the range of the wait that follows the given attempt.
@@ -75,11 +76,11 @@ func retryInTime(f Facts, p Policy) outcome {
 		w.lo = max(w.lo, floor)
 		w.hi = addSaturating(w.lo, spread)
 	}
-	if left := f.longestWait(p); w.lo > left {
+	longest := f.longestWait(p)
+	if w.lo > longest {
 		return denied(ReasonDeadline)
-	} else {
-		w.hi = min(w.hi, left)
 	}
+	w.hi = min(w.hi, longest)
 	return outcome{verdict: Retry, wait: w}
 }
 
@@ -94,16 +95,16 @@ func (f Facts) retryAfter() time.Duration {
 }
 
 // longestWait is what the deadline leaves after the minimum attempt budget, and what whoever executes
-// the wait can hold.
+// the wait can hold. Below 0 no wait fits, not even none.
 func (f Facts) longestWait(p Policy) time.Duration {
-	left := time.Duration(math.MaxInt64)
+	longest := time.Duration(math.MaxInt64)
 	if f.Deadline != DeadlineNone {
-		left = f.Remaining - p.MinAttemptBudget
+		longest = max(f.Remaining, 0) - max(p.MinAttemptBudget, 0)
 	}
-	if f.MaxWait > 0 {
-		left = min(left, f.MaxWait)
+	if f.MaxWait != 0 {
+		longest = min(longest, f.MaxWait)
 	}
-	return left
+	return longest
 }
 
 func addSaturating(a, b time.Duration) time.Duration {

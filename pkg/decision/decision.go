@@ -7,7 +7,7 @@ type Decision struct {
 	Verdict Verdict
 	// Reason is ReasonNone exactly when the verdict is Retry or Complete.
 	Reason Reason
-	// Category is set with the reason PermanentFailure.
+	// Category is set with ReasonPermanentFailure.
 	Category Permanent
 	// Rule is the rule that decided, 1 to 9; 0 when there was nothing to decide (Complete).
 	Rule int
@@ -60,9 +60,12 @@ func Decide(f Facts, p Policy, r float64) Decision {
 
 // Deny turns a retry that cannot be carried out into a denial: the token was not to be had, the
 // process began to drain, the error body did not fit, the proxy did not do it. What is known of the
-// request, and the rule that had decided, stay as they are.
+// request, and the rule that had decided, stay as they are. Any other verdict is returned unchanged:
+// an ambiguous answer does not become a plain denial.
 func (d Decision) Deny(r Reason) Decision {
-	d.Verdict, d.Reason, d.Wait = Denied, r, 0
+	if d.Verdict == Retry {
+		d.Verdict, d.Reason, d.Wait = Denied, r, 0
+	}
 	return d
 }
 

@@ -25,9 +25,20 @@
 //
 // # What holds for every input
 //
-// Every enum's zero value means "unknown" and is read the safe way, so that a fact nobody supplied
-// never permits a retry that the fact itself would not. Execution and Uncertain say what is known of
-// the request; rules 1 to 7 change the verdict's word, never these two. A worse body, less deadline
-// or fewer tokens never turn a no into a retry. A non-idempotent request is granted a retry only
-// when it is NOT_EXECUTED. laws_test.go proves these over the whole space of facts.
+// A non-idempotent request is granted a retry only when it is NOT_EXECUTED, and for it worse evidence
+// never turns a no into a retry. For the others it may: a 404 is denied, a reset is retried.
+//
+// Execution and Uncertain say what is known of the request; rules 1 to 7 change the verdict's word,
+// never these two. An attempt more never lowers Execution, unless it succeeds. An ambiguous verdict is
+// always uncertain.
+//
+// A worse body, a worse class, less deadline, a longer Retry-After or fewer tokens never turn a no
+// into a retry.
+//
+// The zero value of a fact means "unknown" and is never more permissive than any value it may stand
+// for; unknown evidence reads as SENT_NO_RESPONSE. Facts that are news of trouble are absent when
+// there is no news: Permanent, Budget (the taking of the token decides), Runtime, MaxWait and
+// RetryAfter.
+//
+// laws_test.go proves these by enumeration.
 package decision

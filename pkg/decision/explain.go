@@ -12,8 +12,9 @@ type RuleOutcome struct {
 }
 
 // Explain answers as Decide does, and says what each of the nine rules, in order, makes of the facts.
-// Rules behind the one that decided are evaluated too: they show what else stands in the way. Where
-// the verdict is Complete no rule was asked.
+// Rules behind the one that decided are evaluated too: they show what else stands in the way, and
+// a Retry of rule 9 there means only that it has no objection of its own. Where the verdict is
+// Complete no rule was asked.
 func Explain(f Facts, p Policy, r float64) (Decision, []RuleOutcome) {
 	d := Decide(f, p, r)
 	if d.Verdict == Complete {

@@ -10,10 +10,11 @@ type Facts struct {
 	// Status is the final status code that the upstream itself sent, or 0. It counts only with
 	// ResponseReceived and PartialResponse.
 	Status int
-	// Permanent is the category of a failure that no further attempt can cure.
+	// Permanent is the category of a failure that no further attempt can cure, PermanentNone when
+	// nothing of the kind is known.
 	Permanent Permanent
 
-	// Idempotency is the operation's class after the key was checked; see Operation.Class.
+	// Idempotency is the operation's class after the key was checked; see Idempotency.WithKey.
 	Idempotency Idempotency
 	// Body says whether the request's body can be sent again; see Body.Replayability.
 	Body Replayability
@@ -36,7 +37,8 @@ type Facts struct {
 	Deadline DeadlineState
 	// Remaining is the time left to the request; it counts only with DeadlineKnown.
 	Remaining time.Duration
-	// MaxWait is the longest wait that whoever executes the retry can hold; 0 means no limit.
+	// MaxWait is the longest wait that whoever executes the retry can hold; 0 means no limit, below 0
+	// that it can hold none.
 	MaxWait time.Duration
 	// RetryAfter is the upstream's wish as ParseRetryAfter read it, 0 when absent; it counts with 429
 	// and 503.
@@ -82,7 +84,7 @@ const (
 )
 
 // Permanent is the category of a failure that another attempt cannot cure. Rate limits, overload,
-// maintenance mode, a missing host and injected faults are not permanent.
+// maintenance mode, a missing host and injected faults are not permanent. A value outside this list is.
 type Permanent uint8
 
 const (
@@ -109,10 +111,13 @@ const (
 
 // Max returns the greater of the two in the order NotExecuted < Executed < ExecutionUnknown.
 func (e Execution) Max(other Execution) Execution {
-	if e == ExecutionUnknown || other == ExecutionUnknown {
-		return ExecutionUnknown
+	switch {
+	case e == NotExecuted && other == NotExecuted:
+		return NotExecuted
+	case (e == NotExecuted || e == Executed) && (other == NotExecuted || other == Executed):
+		return Executed
 	}
-	return max(e, other)
+	return ExecutionUnknown
 }
 
 // Certainty says whether how an attempt ended leaves its outcome open.
@@ -173,7 +178,7 @@ const (
 type RuntimeState uint8
 
 const (
-	// RuntimeServing is the zero value: a process knows its own draining.
+	// RuntimeServing is the zero value: a process knows its own draining. Any other value is draining.
 	RuntimeServing RuntimeState = iota
 	RuntimeDraining
 )

@@ -52,7 +52,7 @@ func bodyNotReplayable(f Facts, _ Policy, _ assessment) outcome {
 // could have been.
 func responseAlreadyDelivered(f Facts, _ Policy, a assessment) outcome {
 	answered := a.evidence == ResponseReceived || a.evidence == PartialResponse
-	if f.Delivery == NotDelivered || f.Delivery == DeliveryUnknown && !answered {
+	if f.Delivery == NotDelivered || f.Delivery != Delivered && !answered {
 		return outcome{}
 	}
 	return denied(ReasonResponseAlreadyDelivered)

@@ -1,0 +1,81 @@
+// Package evidence turns Envoy's words (fact headers, stream events, access-log entries) into the
+// facts of an attempt. It is the trust boundary: what is not proven here is not known anywhere.
+package evidence
+
+// Every name that crosses the boundary between Envoy and Verdict, and who may write it. The files in
+// envoy/ use the same names; TestNamesMatchEnvoyFiles compares them.
+//
+// Headers with PrefixVerdict are ours on both hops. The outer listener removes them from what a client
+// sends, the filter next to router B removes them from what an upstream answers, and the first outer
+// filter removes them from every answer that leaves. Headers with PrefixReport are removed from client
+// and upstream in the same way, and only Verdict's report leaves.
+const (
+	PrefixVerdict = "x-verdict-"
+	PrefixReport  = "x-retry-"
+
+	// Control is set by the judge alone; router A sends the request again when it reads ControlRetry.
+	Control      = "x-verdict-control"
+	ControlRetry = "retry"
+)
+
+// Report headers, set on a final failing answer by judge, finalizer or, with Verdict down, by Envoy.
+const (
+	ReportVerdict     = "x-retry-verdict"
+	ReportReason      = "x-retry-reason"
+	ReportEvidence    = "x-retry-evidence"
+	ReportExecution   = "x-retry-execution"
+	ReportAttempts    = "x-retry-attempts"
+	ReportAmbiguityID = "x-retry-ambiguity-id"
+	ReportRequestID   = "x-request-id"
+)
+
+// Fact headers, written by Envoy's inner hop. Names and numbers that neither a client nor an upstream
+// can choose share one header; everything else stands alone, so that nothing can be smuggled into
+// another field.
+const (
+	factsHeader      = "x-verdict-facts"
+	factDetails      = "x-verdict-details"
+	factTransport    = "x-verdict-transport"
+	factMethod       = "x-verdict-method"
+	factPath         = "x-verdict-path"
+	factKey          = "x-verdict-key"
+	factLength       = "x-verdict-length"
+	factEarlyData    = "x-verdict-early-data"
+	factOverride     = "x-verdict-override"
+	factRequestID    = "x-verdict-request-id"
+	factsVersion     = "v1"
+	factPathLimit    = 1024 // the formatter cuts there, so a path of this length may be longer
+	factKeyLimit     = 257
+	outerHeader      = "x-verdict-outer"
+	outerDetails     = "x-verdict-outer-details"
+	outerMethod      = "x-verdict-outer-method"
+	outerPath        = "x-verdict-outer-path"
+	outerRequestID   = "x-verdict-outer-request-id"
+	outerOverride    = "x-verdict-outer-override"
+	filterStateHead  = "verdict.request" // the head's copy, which the access log carries
+	attributesBundle = "envoy.filters.http.ext_proc"
+)
+
+// Stream metadata, written by the operator next to Envoy's own setting in the same file.
+const (
+	MetadataRole        = "x-verdict-role"
+	MetadataReplayLimit = "x-verdict-replay-limit" // request_body_buffer_limit, bytes
+	MetadataRetries     = "x-verdict-retries"      // num_retries of router A
+	MetadataMaxWait     = "x-verdict-max-wait"     // max_message_timeout of the judge, ms
+	MetadataMaxHeaders  = "x-verdict-max-headers"  // the least max_headers_count of the upstream clusters
+	MetadataKeyHeader   = "x-verdict-key-header"   // the idempotency key's header, lower case
+)
+
+// methodOverrides are the request headers by which frameworks let a client override its method.
+var methodOverrides = []string{"x-http-method-override", "x-http-method", "x-method-override"}
+
+// Headers of the upstream's own answer that Verdict reads.
+const (
+	headerStatus      = ":status"
+	headerRetryAfter  = "retry-after"
+	headerDate        = "date"
+	headerGRPCStatus  = "grpc-status"
+	headerContentType = "content-type"
+	// HeaderRateLimited makes router A refuse to retry; the judge removes it when it says retry.
+	HeaderRateLimited = "x-envoy-ratelimited"
+)

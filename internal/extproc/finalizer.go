@@ -1,0 +1,34 @@
+package extproc
+
+import (
+	"context"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"github.com/verdictproxy/verdict/internal/evidence"
+	"github.com/verdictproxy/verdict/pkg/decision"
+)
+
+// finalizer labels a failing answer that nobody has labelled, on its way out of the outer hop. It
+// never retries, and so holds no token.
+type finalizer struct{ *call }
+
+func (f *finalizer) handle(_ context.Context, req *extprocv3.ProcessingRequest) (*extprocv3.ProcessingResponse, error) {
+	m, ok := req.GetRequest().(*extprocv3.ProcessingRequest_ResponseHeaders)
+	if !ok {
+		return f.bodies.passOn(req)
+	}
+	answer := evidence.NewHeaders(m.ResponseHeaders.GetHeaders())
+	failed := f.examine(evidence.FromOuter(answer, f.key(req)))
+	d := failed.decide(f.server.random())
+	if d.Verdict == decision.Retry {
+		d = d.Deny(decision.ReasonRetryNotExecuted)
+	}
+	f.server.Metrics.Finalized.Inc()
+	f.server.observe(failed, d)
+	r := newReply(failed, d)
+	if !r.fits(answer, f.limits.maxHeaders) {
+		r = verdictOnly(d)
+	}
+	return r.toHeaders(), nil
+}

@@ -1,0 +1,161 @@
+package extproc
+
+import (
+	"context"
+	"time"
+
+	extprocfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/verdictproxy/verdict/internal/evidence"
+	"github.com/verdictproxy/verdict/pkg/decision"
+)
+
+// judge decides on a failing attempt while Envoy holds its answer. It answers the headers at once
+// when it does not retry. When it does, it first makes sure that the wait holds no connection of the
+// upstream: Envoy's own replies and answers without a body hold none; of any other answer it asks for
+// the whole body, and waits once that is there.
+type judge struct {
+	*call
+	// pending is the failure whose body was asked for, and when its headers came.
+	pending *failure
+	since   time.Time
+	answer  evidence.Headers
+}
+
+func (j *judge) handle(ctx context.Context, req *extprocv3.ProcessingRequest) (*extprocv3.ProcessingResponse, error) {
+	switch m := req.GetRequest().(type) {
+	case *extprocv3.ProcessingRequest_ResponseHeaders:
+		return j.headers(ctx, m.ResponseHeaders, j.key(req))
+	case *extprocv3.ProcessingRequest_ResponseBody:
+		if j.pending != nil {
+			return j.body(ctx, m.ResponseBody)
+		}
+	}
+	return j.bodies.passOn(req)
+}
+
+func (j *judge) headers(ctx context.Context, h *extprocv3.HttpHeaders, key string) (*extprocv3.ProcessingResponse, error) {
+	j.answer = evidence.NewHeaders(h.GetHeaders())
+	attempt := evidence.FromFacts(j.answer, key)
+	if !attempt.Known {
+		j.server.Metrics.FactsMissing.Inc()
+	}
+	f := j.examine(attempt)
+	d := j.decide(f)
+	if d.Verdict != decision.Retry {
+		return j.final(f, d).toHeaders(), nil
+	}
+	if !f.LocalReply && !h.GetEndOfStream() {
+		j.pending, j.since = &f, time.Now()
+		return askForBody(), nil
+	}
+	r, err := j.retry(ctx, f, d)
+	if r == nil {
+		return nil, err
+	}
+	return r.toHeaders(), nil
+}
+
+// body decides anew once the error body is there: time has passed, and the budget and the draining
+// may have changed. A body that is not whole would hold the upstream's connection during the wait.
+func (j *judge) body(ctx context.Context, b *extprocv3.HttpBody) (*extprocv3.ProcessingResponse, error) {
+	f := *j.pending
+	j.pending = nil
+	f.facts.Remaining -= time.Since(j.since)
+	f.facts.Runtime = j.server.Drain.State()
+	if f.account.Empty() {
+		f.facts.Budget = decision.BudgetEmpty
+	}
+	d := j.decide(f)
+	if d.Verdict == decision.Retry && !b.GetEndOfStream() {
+		d = d.Deny(decision.ReasonErrorBodyTooLarge)
+	}
+	if d.Verdict != decision.Retry {
+		return j.final(f, d).toBody(), nil
+	}
+	r, err := j.retry(ctx, f, d)
+	if r == nil {
+		return nil, err
+	}
+	return r.toBody(), nil
+}
+
+// decide never says retry where Envoy's configuration does not say how long the judge can wait, nor
+// where an answer at Envoy's header limit has no room for the word.
+func (j *judge) decide(f failure) decision.Decision {
+	d := f.decide(j.server.random())
+	if d.Verdict == decision.Retry && (!f.Known || j.limits.maxWait <= 0) {
+		reason := decision.ReasonDeadline
+		if !f.Known {
+			reason = decision.ReasonRetryNotExecuted
+		}
+		d = d.Deny(reason)
+	}
+	if d.Verdict == decision.Retry && !new(reply).retry().fits(j.answer, j.limits.maxHeaders) {
+		d = d.Deny(decision.ReasonRetryNotExecuted)
+	}
+	return d
+}
+
+// retry takes the token, waits, and says retry. The report goes with it, for the case that router A
+// does not send the request again. The token goes back when the retry was not said.
+func (j *judge) retry(ctx context.Context, f failure, d decision.Decision) (*reply, error) {
+	grant, ok := f.account.TryWithdraw(ctx)
+	if !ok {
+		return j.final(f, d.Deny(decision.ReasonBudgetExhausted)), nil
+	}
+	if err := j.stream.Send(extendTimeout(d.Wait + j.limits.slack)); err != nil {
+		f.account.Return(grant)
+		return nil, err
+	}
+	begin := time.Now()
+	switch j.server.Drain.wait(ctx, d.Wait) {
+	case waitCancelled:
+		f.account.Return(grant)
+		j.server.Metrics.WaitsAbandoned.Inc()
+		return nil, nil
+	case waitDrained:
+		f.account.Return(grant)
+		return j.final(f, d.Deny(decision.ReasonRuntimeDraining)), nil
+	}
+	j.server.observe(f, d)
+	j.server.Metrics.Waited.Observe(time.Since(begin).Seconds())
+	return j.sayRetry(f, d), nil
+}
+
+// sayRetry makes the answer that router A obeys. Near Envoy's header limit the report is left out.
+func (j *judge) sayRetry(f failure, d decision.Decision) *reply {
+	r := newReply(f, d.Deny(decision.ReasonRetryNotExecuted)).retry()
+	if !r.fits(j.answer, j.limits.maxHeaders) {
+		r = new(reply).retry()
+	}
+	return r
+}
+
+// final is the answer that ends the request. Near Envoy's header limit it is left to the finalizer,
+// whose hop takes more headers.
+func (j *judge) final(f failure, d decision.Decision) *reply {
+	j.server.observe(f, d)
+	r := newReply(f, d)
+	if !r.fits(j.answer, j.limits.maxHeaders) {
+		return new(reply)
+	}
+	return r
+}
+
+// askForBody lets Envoy collect the error body, up to its buffer limit, before it asks again.
+func askForBody() *extprocv3.ProcessingResponse {
+	return &extprocv3.ProcessingResponse{
+		Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}},
+		ModeOverride: &extprocfilterv3.ProcessingMode{
+			ResponseHeaderMode: extprocfilterv3.ProcessingMode_SEND,
+			ResponseBodyMode:   extprocfilterv3.ProcessingMode_BUFFERED_PARTIAL,
+		},
+	}
+}
+
+func extendTimeout(d time.Duration) *extprocv3.ProcessingResponse {
+	return &extprocv3.ProcessingResponse{OverrideMessageTimeout: durationpb.New(max(d, time.Millisecond))}
+}

@@ -1,0 +1,73 @@
+package extproc
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/verdictproxy/verdict/internal/evidence"
+)
+
+// limits is what only Envoy's configuration knows; it travels in the stream's initial metadata. What
+// is missing permits nothing: no replay, no retry, no wait.
+type limits struct {
+	replay    int64 // bytes of request body that router A keeps; -1 is not known
+	retries   int   // retries that router A would do
+	maxWait   time.Duration
+	slack     time.Duration
+	keyHeader string
+	// maxHeaders is how many header lines Envoy accepts on the answer that is judged.
+	maxHeaders int
+}
+
+// defaultMaxHeaders is Envoy's default max_headers_count.
+const defaultMaxHeaders = 100
+
+const defaultKeyHeader = "idempotency-key"
+
+// maxNumber bounds every number in the metadata: no setting of Envoy that is meant here is larger.
+const maxNumber = 1 << 40
+
+func parseLimits(md metadata.MD) (limits, error) {
+	l := limits{replay: -1, keyHeader: defaultKeyHeader, maxHeaders: defaultMaxHeaders}
+	if key := first(md, evidence.MetadataKeyHeader); key != "" {
+		l.keyHeader = key
+	}
+	for _, field := range []struct {
+		name string
+		set  func(int64)
+	}{
+		{evidence.MetadataReplayLimit, func(n int64) { l.replay = n }},
+		{evidence.MetadataRetries, func(n int64) { l.retries = int(min(n, 1<<20)) }},
+		{evidence.MetadataMaxHeaders, func(n int64) { l.maxHeaders = int(min(n, 1<<20)) }},
+		{evidence.MetadataMaxWait, func(n int64) { l.setMaxWait(time.Duration(n) * time.Millisecond) }},
+	} {
+		text := first(md, field.name)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 0 || n > maxNumber {
+			return limits{}, fmt.Errorf("stream metadata %s: %q is not a whole number from 0 to %d", field.name, text, int64(maxNumber))
+		}
+		field.set(n)
+	}
+	return l, nil
+}
+
+// setMaxWait keeps part of Envoy's max_message_timeout as slack: the answer must be there before the
+// timeout ends, on a loaded machine too. Message timeouts of 200 ms failed open under load, 500 ms did
+// not.
+func (l *limits) setMaxWait(timeout time.Duration) {
+	l.slack = min(time.Second, timeout/4)
+	l.maxWait = timeout - l.slack
+}
+
+func first(md metadata.MD, key string) string {
+	if values := md.Get(key); len(values) == 1 {
+		return values[0]
+	}
+	return ""
+}

@@ -1,0 +1,128 @@
+// Package extproc serves Envoy's external-processing streams: the judge and the finalizer of the hop
+// topology, and plain ext_proc for a stream that names no role.
+package extproc
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	mathrand "math/rand/v2"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/verdictproxy/verdict/internal/config"
+	"github.com/verdictproxy/verdict/internal/evidence"
+	"github.com/verdictproxy/verdict/internal/telemetry"
+	"github.com/verdictproxy/verdict/pkg/budget"
+)
+
+// Server answers ext_proc streams. One stream is one answer of Envoy; nothing is remembered between
+// streams but the budget.
+type Server struct {
+	extprocv3.UnimplementedExternalProcessorServer
+
+	// Config returns the configuration in force; a stream reads it once.
+	Config  func() *config.Config
+	Budget  budget.Budget
+	Drain   *Drain
+	Metrics *telemetry.Metrics
+	Log     *slog.Logger
+	// Random returns numbers in [0,1) that place waits inside their jitter; nil is math/rand.
+	Random func() float64
+}
+
+// Process serves one stream until Envoy ends it. A role that is not known, a limit that is no number
+// or a message of no known kind is InvalidArgument.
+func (s *Server) Process(stream grpc.BidiStreamingServer[extprocv3.ProcessingRequest, extprocv3.ProcessingResponse]) error {
+	md, _ := metadata.FromIncomingContext(stream.Context())
+	limits, err := parseLimits(md)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	call := &call{server: s, stream: stream, limits: limits, config: s.Config()}
+	var handler handler
+	switch role := first(md, evidence.MetadataRole); role {
+	case "judge":
+		handler = &judge{call: call}
+	case "finalizer":
+		handler = &finalizer{call: call}
+	case "":
+		handler = &plain{call: call}
+	default:
+		return status.Errorf(codes.InvalidArgument, "stream metadata %s: %q is neither judge nor finalizer", evidence.MetadataRole, role)
+	}
+	return call.serve(handler)
+}
+
+// handler answers one message; a nil answer sends nothing.
+type handler interface {
+	handle(context.Context, *extprocv3.ProcessingRequest) (*extprocv3.ProcessingResponse, error)
+}
+
+// call is one stream with what it was opened with.
+type call struct {
+	server *Server
+	stream grpc.BidiStreamingServer[extprocv3.ProcessingRequest, extprocv3.ProcessingResponse]
+	limits limits
+	config *config.Config
+	bodies bodyModes
+}
+
+// serve is the stream's loop. The end of a stream and its cancellation are normal: Envoy ends every
+// stream so, and a client that left does too.
+func (c *call) serve(h handler) error {
+	ctx := c.stream.Context()
+	for {
+		req, err := c.stream.Recv()
+		if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		c.bodies.learn(req.GetProtocolConfig())
+		if req.GetRequest() == nil && (req.GetFlowControlInit() != nil || req.GetClientWindowUpdate() != nil) {
+			continue // says something of the transport, and asks nothing
+		}
+		resp, err := h.handle(ctx, req)
+		if err != nil {
+			return err
+		}
+		if resp == nil || req.GetObservabilityMode() {
+			continue // nobody waits for an answer
+		}
+		if err := c.stream.Send(resp); err != nil {
+			if status.Code(err) == codes.Canceled || errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+func (s *Server) random() float64 {
+	if s.Random != nil {
+		return s.Random()
+	}
+	return mathrand.Float64()
+}
+
+// key returns what Envoy says of the idempotency key's lines, joined by commas, or "".
+func (c *call) key(req *extprocv3.ProcessingRequest) string {
+	return evidence.KeyAttribute(req.GetAttributes(), c.limits.keyHeader)
+}
+
+// caseID names an uncertain outcome: the request's own id, which is the same on every attempt and
+// path, or a fresh one where Envoy did not say it.
+func caseID(a evidence.Attempt) string {
+	if a.ID != "" {
+		return a.ID
+	}
+	return rand.Text()
+}

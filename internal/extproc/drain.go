@@ -3,6 +3,7 @@ package extproc
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/verdictproxy/verdict/pkg/decision"
@@ -14,6 +15,7 @@ type Drain struct {
 	once  sync.Once
 	begun chan struct{}
 	until time.Time // written before begun is closed
+	waits atomic.Int64
 }
 
 // NewDrain returns a Drain that has not begun.
@@ -48,6 +50,8 @@ const (
 
 // wait holds the caller for the given time. A wait that ends within the grace of a draining runs on.
 func (d *Drain) wait(ctx context.Context, wait time.Duration) waitEnd {
+	d.waits.Add(1)
+	defer d.waits.Add(-1)
 	end := time.Now().Add(wait)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -69,3 +73,14 @@ func (d *Drain) wait(ctx context.Context, wait time.Duration) waitEnd {
 		}
 	}
 }
+
+// AwaitIdle returns once no wait is running, after least at the earliest and most at the latest.
+func (d *Drain) AwaitIdle(least, most time.Duration) {
+	time.Sleep(least)
+	for end := time.Now().Add(most - least); d.waits.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// Waiting is how many answers are held now.
+func (d *Drain) Waiting() int64 { return d.waits.Load() }

@@ -21,7 +21,6 @@ type Metrics struct {
 	FactsMissing   prometheus.Counter
 	Finalized      prometheus.Counter
 	WaitsAbandoned prometheus.Counter
-	Waiting        prometheus.Gauge
 	Waited         prometheus.Histogram
 
 	decisions     *prometheus.CounterVec
@@ -49,7 +48,6 @@ func New(r prometheus.Registerer) *Metrics {
 		FactsMissing:   counter("verdict_facts_missing_total", "Failing answers that Envoy showed without its fact headers, or with facts of another version: nothing is proven, nothing is retried."),
 		Finalized:      counter("verdict_finalized_total", "Failing answers that reached the finalizer without a judge's report."),
 		WaitsAbandoned: counter("verdict_waits_abandoned_total", "Waits that ended because the stream did: the client left, or Envoy gave the judge up."),
-		Waiting:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "verdict_waiting", Help: "Failed answers that are held now until their backoff is over."}),
 		Waited: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "verdict_wait_seconds", Help: "Backoffs that were waited to their end.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 12),
@@ -60,7 +58,7 @@ func New(r prometheus.Registerer) *Metrics {
 		cutOff:        vector("verdict_cut_off_answers_total", "Answers that the upstream cut off after their headers: PARTIAL_RESPONSE, which no filter can change.", "upstream"),
 		upstreams:     map[string]string{},
 	}
-	r.MustRegister(m.Waiting, m.Waited)
+	r.MustRegister(m.Waited)
 	return m
 }
 
@@ -99,4 +97,11 @@ func (m *Metrics) upstream(name string) string {
 	}
 	m.upstreams[name] = name
 	return name
+}
+
+// Waiting registers the number of failed answers that are held now until their backoff is over.
+func Waiting(r prometheus.Registerer, waiting func() int64) {
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "verdict_waiting", Help: "Failed answers that are held now until their backoff is over.",
+	}, func() float64 { return float64(waiting()) }))
 }

@@ -1,0 +1,62 @@
+// Package accesslog serves Envoy's access-log stream of the inner hop: first attempts fund the retry
+// budget, and answers that were cut off half-way are reported, which no filter can see.
+package accesslog
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+
+	alsv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/verdictproxy/verdict/internal/evidence"
+	"github.com/verdictproxy/verdict/internal/telemetry"
+	"github.com/verdictproxy/verdict/pkg/budget"
+)
+
+// Server takes access-log entries. An entry that says too little is not counted: a deposit that is
+// missing costs a retry, one too many would fund a flood.
+type Server struct {
+	alsv3.UnimplementedAccessLogServiceServer
+
+	Budget  budget.Budget
+	Metrics *telemetry.Metrics
+	Log     *slog.Logger
+}
+
+// StreamAccessLogs reads entries until Envoy ends the stream.
+func (s *Server) StreamAccessLogs(stream grpc.ClientStreamingServer[alsv3.StreamAccessLogsMessage, alsv3.StreamAccessLogsResponse]) error {
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.take(m)
+	}
+}
+
+// take deposits once per upstream and message: Envoy sends entries in batches.
+func (s *Server) take(m *alsv3.StreamAccessLogsMessage) {
+	first := map[string]int{}
+	for _, entry := range m.GetHttpLogs().GetLogEntry() {
+		e := evidence.FromAccessLog(entry)
+		if e.First {
+			first[e.Upstream]++
+		}
+		if e.CutOff {
+			s.Metrics.CutOff(e.Upstream)
+			s.Log.Warn("answer cut off", "evidence", "PARTIAL_RESPONSE", "upstream", e.Upstream,
+				"case", e.ID, "method", e.Method, "path", e.Path, "cause", e.Details)
+		}
+	}
+	for upstream, n := range first {
+		s.Budget.Account(upstream).Deposit(n)
+		s.Metrics.FirstAttempts(upstream, n)
+	}
+}

@@ -1,0 +1,53 @@
+// Package app wires the program: flags and configuration, servers, ordered shutdown.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/alecthomas/kong"
+)
+
+type cli struct {
+	Serve ServeCmd `cmd:"" help:"Serve Envoy's data plane: ext_proc and access log."`
+	Check CheckCmd `cmd:"" help:"Say what a configuration file means, or everything that is wrong with it."`
+}
+
+// Run runs the program with the given arguments until its work is done or ctx ends, and returns the
+// exit code: 0, 1 for a failure, 2 for arguments that are not understood.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var c cli
+	exited := -1
+	parser, err := kong.New(&c, kong.Name("extproc"),
+		kong.Description("Verdict decides whether a failed HTTP attempt may be sent again."),
+		kong.Writers(stdout, stderr), kong.Exit(func(code int) { exited = code }),
+		kong.UsageOnError())
+	if err != nil {
+		panic(err) // a mistake in the cli struct; every test meets it
+	}
+	command, err := parser.Parse(args)
+	if exited >= 0 { // --help
+		return exited
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "extproc:", err)
+		return 2
+	}
+	command.BindTo(ctx, (*context.Context)(nil))
+	err = command.Run(streams{stdout, stderr})
+	if err != nil {
+		if !errors.Is(err, errReported) {
+			fmt.Fprintln(stderr, "extproc:", err)
+		}
+		return 1
+	}
+	return 0
+}
+
+// streams are where a command writes.
+type streams struct{ out, err io.Writer }
+
+// errReported is the failure of a command that has said everything already.
+var errReported = errors.New("reported")

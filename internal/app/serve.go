@@ -1,0 +1,182 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	alsv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	"github.com/verdictproxy/verdict/internal/accesslog"
+	"github.com/verdictproxy/verdict/internal/config"
+	"github.com/verdictproxy/verdict/internal/extproc"
+	"github.com/verdictproxy/verdict/internal/telemetry"
+	"github.com/verdictproxy/verdict/pkg/budget"
+	"github.com/verdictproxy/verdict/pkg/budget/memory"
+)
+
+// ServeCmd serves until its context ends, then drains.
+type ServeCmd struct {
+	Config    string        `placeholder:"FILE" help:"Configuration (YAML). Without it the defaults hold for every upstream."`
+	DataPlane string        `default:"127.0.0.1:9002" placeholder:"ADDR" help:"Where Envoy calls: HOST:PORT or unix:PATH."`
+	Admin     string        `default:"127.0.0.1:9003" placeholder:"ADDR" help:"Where /metrics and /healthz are: HOST:PORT or unix:PATH."`
+	DrainTime time.Duration `default:"10s" help:"At SIGTERM, how long a running wait may still go on."`
+	EventLog  string        `placeholder:"FILE" help:"Append every deposit, grant and return of the retry budget, as NDJSON."`
+	LogLevel  slog.Level    `default:"info" help:"debug, info, warn or error."`
+}
+
+// lameDuck is how long a draining process goes on answering, so that Envoy's health check (1 s
+// interval, 0.5 s timeout) has seen it leave before it is gone.
+const lameDuck = 2 * time.Second
+
+// Run serves. An error is a configuration that is not valid, an address that cannot be had, or a
+// listener that broke.
+func (c *ServeCmd) Run(ctx context.Context, out streams) error {
+	log := slog.New(slog.NewTextHandler(out.err, &slog.HandlerOptions{Level: c.LogLevel}))
+	cfg, err := config.Load(c.Config)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics := telemetry.New(registry)
+
+	events, closeEvents, err := openEventLog(c.EventLog, log)
+	if err != nil {
+		return err
+	}
+	defer closeEvents()
+	tokens := memory.New(func(upstream string) budget.Settings { return cfg.Upstream(upstream).Budget() },
+		memory.Options{Log: events})
+	defer tokens.Close()
+
+	dataPlane, err := listen(c.DataPlane, log)
+	if err != nil {
+		return err
+	}
+	admin, err := listen(c.Admin, log)
+	if err != nil {
+		dataPlane.Close()
+		return err
+	}
+
+	drain := extproc.NewDrain()
+	telemetry.Waiting(registry, drain.Waiting)
+	healthy := health.NewServer()
+	server := grpc.NewServer(
+		grpc.StreamInterceptor(recoverPanics(log)),
+		grpc.SharedWriteBuffer(true), // thousands of streams wait at once
+	)
+	extprocv3.RegisterExternalProcessorServer(server, &extproc.Server{
+		Config:  func() *config.Config { return cfg },
+		Budget:  tokens,
+		Drain:   drain,
+		Metrics: metrics,
+		Log:     log,
+	})
+	alsv3.RegisterAccessLogServiceServer(server, &accesslog.Server{Budget: tokens, Metrics: metrics, Log: log})
+	healthv1.RegisterHealthServer(server, healthy)
+	reflection.Register(server)
+
+	adminServer := &http.Server{Handler: adminHandler(registry), ReadHeaderTimeout: 5 * time.Second}
+	broken := make(chan error, 2)
+	go func() { broken <- server.Serve(dataPlane) }()
+	go func() { broken <- adminServer.Serve(admin) }()
+	log.Info("serving", "data_plane", dataPlane.Addr().String(), "admin", admin.Addr().String(), "config", c.Config)
+
+	select {
+	case err = <-broken:
+	case <-ctx.Done():
+		log.Info("draining", "drain_time", c.DrainTime)
+		healthy.Shutdown()
+		drain.Begin(c.DrainTime)
+		drain.AwaitIdle(min(lameDuck, c.DrainTime), c.DrainTime)
+	}
+	// What is still open is Envoy's access-log stream, which never ends by itself.
+	server.Stop()
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if adminServer.Shutdown(stop) != nil {
+		adminServer.Close()
+	}
+	log.Info("stopped")
+	if err != nil && !errors.Is(err, grpc.ErrServerStopped) && !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func adminHandler(registry *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	return mux
+}
+
+// listen opens HOST:PORT or unix:PATH. A socket file that nobody listens on is removed first.
+func listen(address string, log *slog.Logger) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
+			conn, err := net.Dial("unix", path)
+			if err == nil {
+				conn.Close()
+				return nil, fmt.Errorf("listen %s: another process listens there", address)
+			}
+			os.Remove(path)
+		}
+		return net.Listen("unix", path)
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if ip := l.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
+		log.Warn("a plaintext listener is reachable from other machines: whoever reaches it can fund and spend retry budgets", "address", address)
+	}
+	return l, nil
+}
+
+func openEventLog(path string, log *slog.Logger) (*budget.EventLog, func() error, error) {
+	if path == "" {
+		return nil, func() error { return nil }, nil
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, nil, err
+	}
+	process := fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano())
+	return budget.NewEventLog(f, process, func(err error) {
+		log.Error("the budget's event log cannot be written: no retry is granted until a restart", "file", path, "error", err)
+	}), f.Close, nil
+}
+
+// recoverPanics is a net under the whole data plane: a stream that fails lets Envoy pass the answer
+// on, a process that dies takes every waiting judge with it.
+func recoverPanics(log *slog.Logger) grpc.StreamServerInterceptor {
+	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				log.Error("panic", "method", info.FullMethod, "panic", p, "stack", string(debug.Stack()))
+				err = status.Error(codes.Internal, "internal error")
+			}
+		}()
+		return handle(srv, stream)
+	}
+}

@@ -173,7 +173,7 @@ func TestParseEncoding(t *testing.T) {
 	}
 }
 
-// A file that grows when its aliases are expanded, and one that is as deep as it is long.
+// A file that grows when its aliases are expanded, one that is as deep as it is long, one of errors.
 func TestParseBombs(t *testing.T) {
 	aliases := "a0: &a0 [x]\n"
 	for i := range 30 {
@@ -181,7 +181,8 @@ func TestParseBombs(t *testing.T) {
 	}
 	deep := strings.Repeat("[", MaxFileBytes)
 	block := strings.Repeat("- ", MaxFileBytes/2)
-	for _, data := range []string{aliases, deep, block} {
+	empty := "upstreams: [" + strings.Repeat("{},", MaxFileBytes/4) + "]"
+	for _, data := range []string{aliases, deep, block, empty} {
 		if _, err := Parse("f.yaml", []byte(data)); err == nil {
 			t.Errorf("no error for %.20q...", data)
 		}

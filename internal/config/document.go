@@ -26,7 +26,10 @@ type document struct {
 	root     *yaml.Node // nil: nothing but blanks and comments
 	config   retryv1.Config
 	problems Problems
+	places   map[place]bool // of the problems
 }
+
+type place struct{ line, column int }
 
 // read goes on after a problem for as long as what comes next can still be understood.
 func read(name string, data []byte) *document {
@@ -107,12 +110,12 @@ func (d *document) readMessage(data []byte) {
 	for _, err := range unjoin(err) {
 		text := err.Error()
 		problem := Problem{File: d.name, Text: text}
-		if place := protoyamlPlace.FindStringSubmatch(text); place != nil {
-			problem.Line, _ = strconv.Atoi(place[1])
-			problem.Column, _ = strconv.Atoi(place[2])
+		if at := protoyamlPlace.FindStringSubmatch(text); at != nil {
+			problem.Line, _ = strconv.Atoi(at[1])
+			problem.Column, _ = strconv.Atoi(at[2])
 			problem.Text = errors.Unwrap(err).Error()
 		}
-		d.problems = append(d.problems, problem)
+		d.addProblem(problem)
 	}
 }
 
@@ -177,10 +180,8 @@ func (d *document) find(path []any) (n *yaml.Node, exact bool) {
 func (d *document) addAt(path []any, format string, args ...any) {
 	n, exact := d.find(path)
 	if exact && n.Kind != yaml.MappingNode {
-		for _, p := range d.problems {
-			if p.Line == n.Line && p.Column == n.Column {
-				return
-			}
+		if d.places[place{n.Line, n.Column}] {
+			return
 		}
 	}
 	d.add(n, fieldPath(path), format, args...)
@@ -194,7 +195,15 @@ func (d *document) add(n *yaml.Node, field, format string, args ...any) {
 	if n != nil {
 		p.Line, p.Column = n.Line, n.Column
 	}
+	d.addProblem(p)
+}
+
+func (d *document) addProblem(p Problem) {
+	if d.places == nil {
+		d.places = make(map[place]bool)
+	}
 	d.problems = append(d.problems, p)
+	d.places[place{p.Line, p.Column}] = true
 }
 
 func (d *document) reject(format string, args ...any) bool {
@@ -206,11 +215,11 @@ var yamlPlace = regexp.MustCompile(`^yaml: line (\d+): `)
 
 func (d *document) rejectSyntax(err error) bool {
 	p := Problem{File: d.name, Text: strings.TrimPrefix(err.Error(), "yaml: ")}
-	if place := yamlPlace.FindStringSubmatch(err.Error()); place != nil {
-		p.Line, _ = strconv.Atoi(place[1])
-		p.Text = strings.TrimPrefix(err.Error(), place[0])
+	if at := yamlPlace.FindStringSubmatch(err.Error()); at != nil {
+		p.Line, _ = strconv.Atoi(at[1])
+		p.Text = strings.TrimPrefix(err.Error(), at[0])
 	}
-	d.problems = append(d.problems, p)
+	d.addProblem(p)
 	return false
 }
 

@@ -40,7 +40,7 @@ const (
 
 // parsePattern returns an error that quotes nothing of this program's own.
 func parsePattern(text string) (pattern, error) {
-	if why := registers(text); why != "" {
+	if why := register(http.NewServeMux(), text); why != "" {
 		_, reason, found := strings.Cut(why, `": `)
 		if !found {
 			reason = why
@@ -79,28 +79,41 @@ func parsePattern(text string) (pattern, error) {
 	return p, nil
 }
 
-// registers asks a ServeMux whether it takes the patterns together, and returns what it says if not.
-func registers(patterns ...string) (why string) {
+// register returns what the ServeMux says against the pattern; then it is as before.
+func register(mux *http.ServeMux, pattern string) (why string) {
 	defer func() {
 		if r := recover(); r != nil {
 			why = fmt.Sprint(r)
 		}
 	}()
-	mux := http.NewServeMux()
-	for _, p := range patterns {
-		mux.Handle(p, http.NotFoundHandler())
-	}
+	mux.Handle(pattern, http.NotFoundHandler())
 	return ""
 }
 
-// conflict returns a pattern of others that overlaps with text while neither is more specific, or "".
-func conflict(text string, others []string) string {
-	for _, other := range others {
-		if registers(other, text) != "" {
+// patternSet collects patterns of which no two conflict.
+type patternSet struct {
+	mux   *http.ServeMux
+	texts []string
+}
+
+// add takes a pattern that parsePattern has read, or returns the one that it conflicts with: they
+// overlap, and neither is more specific.
+func (s *patternSet) add(text string) (conflict string) {
+	if s.mux == nil {
+		s.mux = http.NewServeMux()
+	}
+	if register(s.mux, text) == "" {
+		s.texts = append(s.texts, text)
+		return ""
+	}
+	for _, other := range s.texts {
+		pair := http.NewServeMux()
+		pair.Handle(other, http.NotFoundHandler())
+		if register(pair, text) != "" {
 			return other
 		}
 	}
-	return ""
+	return "another one" // conflicts are between two patterns
 }
 
 // comparePatterns orders patterns so that whatever is more specific stands first.

@@ -156,7 +156,7 @@ func settingsErrors(b *retryv1.Budget) []string {
 func (d *document) operations(upstream int, declared []*retryv1.Operation) operations {
 	var byPattern []operation
 	byRoute := make(map[string]*operation)
-	var patterns []string
+	var patterns patternSet
 	for i, o := range declared {
 		field := func(name string) []any { return []any{"upstreams", upstream, "operations", i, name} }
 		text, route := o.GetPattern(), o.GetRouteOperation()
@@ -167,10 +167,9 @@ func (d *document) operations(upstream int, declared []*retryv1.Operation) opera
 			var err error
 			if op.pattern, err = parsePattern(text); err != nil {
 				d.addAt(field("pattern"), "%v", err)
-			} else if other := conflict(text, patterns); other != "" {
+			} else if other := patterns.add(text); other != "" {
 				d.addAt(field("pattern"), "conflicts with %q: some requests match both, and neither is more specific", other)
 			} else {
-				patterns = append(patterns, text)
 				byPattern = append(byPattern, op)
 			}
 		case route != "" && byRoute[route] != nil:

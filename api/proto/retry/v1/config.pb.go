@@ -350,8 +350,8 @@ type Budget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Retries that each first attempt pays for: 0 to 1, a multiple of 0.001. Default 0.2.
 	Ratio *float64 `protobuf:"fixed64,1,opt,name=ratio,proto3,oneof" json:"ratio,omitempty"`
-	// Retries a second that are permitted without any first attempt to pay for them: 0 to 10000, a
-	// multiple of 0.001. Default 10. Multiplied by interval it must be a whole number of retries.
+	// Retries a second that are permitted without any first attempt to pay for them: 0 to 10000.
+	// Default 10. Multiplied by interval it must be a whole number of retries.
 	MinRetriesPerSecond *float64 `protobuf:"fixed64,2,opt,name=min_retries_per_second,json=minRetriesPerSecond,proto3,oneof" json:"min_retries_per_second,omitempty"`
 	// The time for which the law holds: 1s to 60s, a multiple of 0.001s. Default 10s.
 	Interval      *durationpb.Duration `protobuf:"bytes,3,opt,name=interval,proto3" json:"interval,omitempty"`
@@ -419,8 +419,8 @@ func (x *Budget) GetInterval() *durationpb.Duration {
 // "PUT /" says otherwise for the rest.
 type Operation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The operation's name in reports: visible ASCII, at most 128 bytes. Default: the pattern, or the
-	// route's operation.
+	// The operation's name in reports: printable ASCII, at most 1000 bytes. Default: the pattern, or
+	// the route's operation.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Exactly one of the two.
 	//
@@ -514,12 +514,13 @@ type Operation_Pattern struct {
 	// "METHOD /path", in the pattern syntax of Go's net/http.ServeMux without a host: {id} matches
 	// one segment, {rest...} and a final slash match all that follows, {$} matches the end. Without
 	// a method it matches every method; GET matches HEAD too. The most specific pattern wins; two of
-	// one upstream that overlap without one being more specific are an error. At most 1000 bytes.
+	// one upstream that overlap without one being more specific are an error. Printable ASCII, at most 1000 bytes.
 	//
 	// It is matched against the path as the client sent it, without the query. A path that a server
-	// may read in more than one way (an escape, "//", "/./", "/../", ";", a backslash, anything that
-	// is not visible ASCII) or that has 1024 bytes or more matches no pattern. A stricter
-	// pattern also holds for a path that differs from its own in case or in a final slash.
+	// may read in more than one way (with an escape, "//", a dot at a segment's end, ";", a
+	// backslash, anything that RFC 3986 does not have in a path), or of 1024 bytes or more, matches
+	// no pattern. A stricter pattern holds too for a path that differs from one of its own in case,
+	// in a final slash or in a segment's file extension only.
 	Pattern string `protobuf:"bytes,2,opt,name=pattern,proto3,oneof"`
 }
 
@@ -577,11 +578,10 @@ const file_retry_v1_config_proto_rawDesc = "" +
 	"\x16min_retries_per_second\x18\x02 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x88\xc3@)\x00\x00\x00\x00\x00\x00\x00\x00H\x01R\x13minRetriesPerSecond\x88\x01\x01\x12E\n" +
 	"\binterval\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x02\b<2\x02\b\x01R\bintervalB\b\n" +
 	"\x06_ratioB\x19\n" +
-	"\x17_min_retries_per_second\"\x8c\x02\n" +
+	"\x17_min_retries_per_second\"\x96\x02\n" +
 	"\tOperation\x12&\n" +
-	"\x04name\x18\x01 \x01(\tB\x12\xbaH\x0fr\r(\x80\x012\b^[!-~]*$R\x04name\x12&\n" +
-	"\apattern\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\xe8\aH\x00R\apattern\x12?\n" +
+	"\x04name\x18\x01 \x01(\tB\x12\xbaH\x0fr\r(\xe8\a2\b^[ -~]*$R\x04name\x120\n" +
+	"\apattern\x18\x02 \x01(\tB\x14\xbaH\x11r\x0f\x10\x01(\xe8\a2\b^[ -~]*$H\x00R\apattern\x12?\n" +
 	"\x0froute_operation\x18\x03 \x01(\tB\x14\xbaH\x11r\x0f\x10\x01(\x80\x012\b^[!-~]*$H\x00R\x0erouteOperation\x12^\n" +
 	"\vidempotency\x18\x04 \x01(\tB<\xbaH9r7R\x04safeR\n" +
 	"idempotentR\x13idempotent_with_keyR\x0enon_idempotentR\vidempotencyB\x0e\n" +

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -39,7 +40,16 @@ type ServeCmd struct {
 	Admin     string        `default:"127.0.0.1:9003" placeholder:"ADDR" help:"Where /metrics and /healthz are: HOST:PORT or unix:PATH."`
 	DrainTime time.Duration `default:"10s" help:"At SIGTERM, how long a running wait may still go on."`
 	EventLog  string        `placeholder:"FILE" help:"Append every deposit, grant and return of the retry budget, as NDJSON."`
-	LogLevel  slog.Level    `default:"info" help:"debug, info, warn or error."`
+	LogLevel  slog.Level    `default:"info" help:"debug, info, warn or error. debug shows every decision."`
+	LogFormat string        `default:"text" enum:"text,json" help:"text or json."`
+}
+
+func (c *ServeCmd) logger(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
 }
 
 // lameDuck is how long a draining process goes on answering, so that Envoy's health check (1 s
@@ -49,7 +59,7 @@ const lameDuck = 2 * time.Second
 // Run serves. An error is a configuration that is not valid, an address that cannot be had, or a
 // listener that broke.
 func (c *ServeCmd) Run(ctx context.Context, out streams) error {
-	log := slog.New(slog.NewTextHandler(out.err, &slog.HandlerOptions{Level: c.LogLevel}))
+	log := c.logger(out.err)
 	cfg, err := config.Load(c.Config)
 	if err != nil {
 		return err

@@ -27,6 +27,10 @@ func TestExplainAgreesWithDecide(t *testing.T) {
 			if o.Number != d.Rule || o.Verdict != d.Verdict || o.Reason != d.Reason {
 				t.Errorf("rule %d decided %s, Explain says %+v", d.Rule, written(d), o)
 			}
+			retries := func(o RuleOutcome) bool { return o.Verdict == Retry }
+			if d.Verdict != Retry && slices.ContainsFunc(ladder, retries) {
+				t.Errorf("the answer is %s, and yet a rule says retry: %v", written(d), ladder)
+			}
 		})
 	}
 }

@@ -1,0 +1,211 @@
+package stack
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// HopFile returns the path of envoy/hop.yaml.
+func HopFile() (string, error) {
+	root, err := Root()
+	return filepath.Join(root, "envoy", "hop.yaml"), err
+}
+
+func (s *Stack) startEnvoy() error {
+	binary, err := FindEnvoy(s.options.Envoy)
+	if err != nil {
+		return err
+	}
+	if err := s.writeConfig(); err != nil {
+		return err
+	}
+	// Without hot restart there is no base id that two Envoys could share.
+	args := []string{binary, "-c", s.ConfigFile, "--disable-hot-restart", "--log-level", "warning", "--concurrency", "1"}
+	if strings.Contains(strings.Join(s.options.EnvoyArgs, " "), "--concurrency") {
+		args = args[:len(args)-2]
+	}
+	s.envoy, err = startProcess("envoy", filepath.Join(s.dir, "envoy.log"), append(args, s.options.EnvoyArgs...)...)
+	if err != nil {
+		return err
+	}
+	running := 0
+	for _, r := range s.replicas {
+		if r.process != nil {
+			running++
+		}
+	}
+	return poll(readyLimit, s.envoy, func() error {
+		if _, err := s.get(s.AdminURL() + "/ready"); err != nil {
+			return fmt.Errorf("envoy: %w", err)
+		}
+		conn, err := net.Dial("tcp", s.Addr)
+		if err != nil {
+			return fmt.Errorf("envoy: outer listener: %w", err)
+		}
+		_ = conn.Close()
+		return s.checkHealthy(running)
+	})
+}
+
+// writeConfig makes Envoy's configuration out of envoy/hop.yaml.
+func (s *Stack) writeConfig() error {
+	file, err := HopFile()
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	c, err := parseConfig(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	c.Upstream = s.Upstream
+	outer, err := s.Upstream.Reserve("")
+	if err != nil {
+		return err
+	}
+	admin, err := s.Upstream.Reserve("")
+	if err != nil {
+		return err
+	}
+	s.Addr, s.AdminAddr = outer.Addr(), admin.Addr()
+	patches := []Patch{s.addresses()}
+	if needsGuard(s.options.Envoy) {
+		patches = append(patches, envoy136)
+	}
+	if err := c.apply(append(patches, s.options.Patches...)); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if text, err = c.YAML(); err != nil {
+		return err
+	}
+	s.ConfigFile = filepath.Join(s.dir, "envoy.yaml")
+	return os.WriteFile(s.ConfigFile, text, 0o644)
+}
+
+// addresses is the only patch that every Stack needs.
+func (s *Stack) addresses() Patch {
+	var verdict []string
+	for _, r := range s.replicas {
+		verdict = append(verdict, r.data.Addr())
+	}
+	up := s.Upstream.Addrs()
+	return NewPatch("ports and addresses",
+		Set("admin/address", address(s.AdminAddr)),
+		Set(Listener("outer")+"/address", address(s.Addr)),
+		endpoints("verdict", verdict...),
+		endpoints("app", up.H1), endpoints("app-h2", up.H2), endpoints("app-tls", up.TLS))
+}
+
+// envoy136 is what the head of envoy/hop.yaml says about Envoy 1.36.
+var envoy136 = NewPatch("runtime guard of Envoy 1.36", Set("layered_runtime",
+	`{layers: [{name: static, static_layer: {envoy.reloadable_features.skip_ext_proc_on_local_reply: false}}]}`))
+
+func needsGuard(version string) bool { return strings.HasPrefix(version, "1.36.") }
+
+// endpoints replaces a cluster's endpoints.
+func endpoints(cluster string, addrs ...string) Edit {
+	return Set(Cluster(cluster)+"/load_assignment", loadAssignment(cluster, addrs...))
+}
+
+func loadAssignment(cluster string, addrs ...string) string {
+	var list []string
+	for _, addr := range addrs {
+		list = append(list, "{endpoint: {address: "+address(addr)+"}}")
+	}
+	return fmt.Sprintf("{cluster_name: %s, endpoints: [{lb_endpoints: [%s]}]}", cluster, strings.Join(list, ", "))
+}
+
+func address(hostPort string) string {
+	host, port, _ := net.SplitHostPort(hostPort)
+	return fmt.Sprintf("{socket_address: {address: %q, port_value: %s}}", host, port)
+}
+
+// EnvoyLog is what Envoy has logged, warnings and above.
+func (s *Stack) EnvoyLog() string { s.t.Helper(); return s.read(s.envoy.log) }
+
+// EnvoyPID is Envoy's process id.
+func (s *Stack) EnvoyPID() int { return s.envoy.cmd.Process.Pid }
+
+// WaitHealthy waits until Envoy's health checks find n replicas of Verdict serving.
+func (s *Stack) WaitHealthy(n int) {
+	s.t.Helper()
+	if err := poll(readyLimit, s.envoy, func() error { return s.checkHealthy(n) }); err != nil {
+		s.t.Fatalf("stack: %v", err)
+	}
+}
+
+func (s *Stack) checkHealthy(n int) error {
+	got, err := s.stat("cluster.verdict.membership_healthy")
+	if err == nil && got != n {
+		err = fmt.Errorf("envoy finds %d of %d replicas healthy", got, n)
+	}
+	return err
+}
+
+// EnvoyStat reads a counter or a gauge by its full name, such as cluster.app.upstream_rq_total.
+func (s *Stack) EnvoyStat(name string) int {
+	s.t.Helper()
+	n, err := s.stat(name)
+	if err != nil {
+		s.t.Fatalf("stack: %v", err)
+	}
+	return n
+}
+
+// ClusterStat reads cluster.CLUSTER.NAME.
+func (s *Stack) ClusterStat(cluster, name string) int {
+	s.t.Helper()
+	return s.EnvoyStat("cluster." + cluster + "." + name)
+}
+
+// ExtProcStat reads a counter of the ext_proc filters of a listener, outer (the finalizer) or attempts
+// (the judge): http.LISTENER.ext_proc.NAME.
+func (s *Stack) ExtProcStat(listener, name string) int {
+	s.t.Helper()
+	return s.EnvoyStat("http." + listener + ".ext_proc." + name)
+}
+
+// EnvoyStats reads all counters and gauges whose names begin so.
+func (s *Stack) EnvoyStats(prefix string) map[string]int {
+	s.t.Helper()
+	stats, err := s.stats(prefix)
+	if err != nil {
+		s.t.Fatalf("stack: %v", err)
+	}
+	return stats
+}
+
+func (s *Stack) stat(name string) (int, error) {
+	stats, err := s.stats(name)
+	if err != nil {
+		return 0, err
+	}
+	n, ok := stats[name]
+	if !ok {
+		return 0, errors.New("envoy has no statistic " + name)
+	}
+	return n, nil
+}
+
+func (s *Stack) stats(prefix string) (map[string]int, error) {
+	text, err := s.get(s.AdminURL() + "/stats")
+	if err != nil {
+		return nil, fmt.Errorf("envoy: %w", err)
+	}
+	stats := map[string]int{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if n, err := strconv.Atoi(value); err == nil && strings.HasPrefix(name, prefix) {
+			stats[name] = n
+		}
+	}
+	return stats, nil
+}

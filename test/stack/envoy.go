@@ -183,6 +183,21 @@ func (s *Stack) EnvoyStats(prefix string) map[string]int {
 	return stats
 }
 
+// WaitStat waits until a counter or gauge has reached n.
+func (s *Stack) WaitStat(name string, n int) {
+	s.t.Helper()
+	err := poll(readyLimit, s.envoy, func() error {
+		got, err := s.stat(name)
+		if err == nil && got < n {
+			err = fmt.Errorf("envoy: %s is %d, not %d", name, got, n)
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Fatalf("stack: %v", err)
+	}
+}
+
 func (s *Stack) stat(name string) (int, error) {
 	stats, err := s.stats(name)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -31,6 +32,9 @@ func (s *Stack) newReplica(i int) (r *replica, err error) {
 		return nil, err
 	}
 	r.args = []string{s.options.Extproc, "serve", "--data-plane", r.data.Addr(), "--admin", r.admin.Addr(), "--log-level", "debug"}
+	if !slices.Contains(s.options.ExtprocArgs, "--drain-time") {
+		r.args = append(r.args, "--drain-time", "0s")
+	}
 	if s.options.Config != "" {
 		file := filepath.Join(s.dir, "verdict.yaml")
 		if err := os.WriteFile(file, []byte(s.options.Config), 0o644); err != nil {

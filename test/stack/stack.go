@@ -20,7 +20,8 @@ type Options struct {
 	Extproc string
 	// Config is Verdict's configuration file, YAML; "" starts it without one.
 	Config string
-	// ExtprocArgs are further arguments of `extproc serve`.
+	// ExtprocArgs are further arguments of `extproc serve`. Without a --drain-time among them it is
+	// 0s, so that the end of a test waits for nothing.
 	ExtprocArgs []string
 	// Replicas of Verdict behind the one Envoy; 0 means 1.
 	Replicas int

@@ -158,7 +158,7 @@ func TestSlowBodySendsTheHeadAtOnce(t *testing.T) {
 	if _, err := io.ReadAll(resp.Body); err != nil {
 		t.Fatal(err)
 	}
-	if body := time.Since(begin); head > 100*time.Millisecond || body < 140*time.Millisecond {
+	if body := time.Since(begin); body-head < 100*time.Millisecond {
 		t.Errorf("head after %v, body after %v", head, body)
 	}
 }
@@ -166,7 +166,7 @@ func TestSlowBodySendsTheHeadAtOnce(t *testing.T) {
 func TestDelayAndExecution(t *testing.T) {
 	s := start(t)
 	c := dial(t, s.Addrs().H1)
-	c.post("delay", "ok delay=150ms")
+	c.post("delay", "ok delay=600ms")
 	wantHits(t, s, "delay", 1, 1) // it is executed before the delay
 	c.quiet(60 * time.Millisecond)
 	c.response("POST")

@@ -129,7 +129,7 @@ func TestGarbageAndHalfHeaderInFrames(t *testing.T) {
 func TestGoAwayOnALaterStream(t *testing.T) {
 	s := start(t)
 	c := dialH2(t, s.Addrs().H2)
-	c.post("first", "ok delay=100ms")
+	c.post("first", "ok delay=400ms")
 	if _, err := s.WaitHits(soon(t), "first", 1); err != nil {
 		t.Fatal(err)
 	}

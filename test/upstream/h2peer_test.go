@@ -16,7 +16,7 @@ import (
 func TestMaxConcurrentStreams(t *testing.T) {
 	s := start(t)
 	c := dialH2(t, s.Addrs().H2One)
-	c.post("a", "ok delay=100ms")
+	c.post("a", "ok delay=400ms")
 	c.post("b", "ok")
 	if got := c.trace("DATA 1"); got != "RST_STREAM 3 REFUSED_STREAM, HEADERS 1 200 content-length=3, DATA 1 3." {
 		t.Error(got)

@@ -54,7 +54,7 @@ func simulate(seed uint64, open func(World) budget.Budget) (*simulation, error) 
 	b := open(World{
 		Clock: func() int64 { return s.now }, Log: &s.log, Settings: s.settingsOf, MaxUpstreams: 1 + s.rnd.IntN(4),
 	})
-	for range 500 {
+	for range 350 {
 		s.step(b)
 	}
 	return s, b.Close()
@@ -113,11 +113,11 @@ func (s *simulation) step(b budget.Budget) {
 	}
 	a := s.handles[upstream]
 	switch s.rnd.IntN(8) {
-	case 0, 1, 2:
-		n := 1 + s.rnd.IntN(pick(s.rnd, 5, 50, 300))
+	case 0, 1:
+		n := 1 + s.rnd.IntN(pick(s.rnd, 3, 20, 100))
 		a.Deposit(n)
 		s.stats.Deposits += n
-	case 3, 4, 5:
+	case 2, 3, 4:
 		s.withdraw(upstream, a, 1+s.rnd.IntN(pick(s.rnd, 2, 20, 60)))
 	default:
 		s.giveBack(upstream, a)
@@ -161,14 +161,17 @@ func (s *simulation) withdraw(upstream string, a budget.Account, n int) {
 	}
 }
 
-// giveBack returns a few of the latest grants, some that went back before, some to the wrong account.
+// giveBack returns a few of the latest grants, some that went back before, some to the wrong account,
+// and often asks at once for what that may have given.
 func (s *simulation) giveBack(upstream string, a budget.Account) {
-	for range s.rnd.IntN(5) {
+	for range s.rnd.IntN(6) {
 		if len(s.held) == 0 {
 			return
 		}
 		h := &s.held[len(s.held)-1-s.rnd.IntN(min(len(s.held), 30))]
 		switch {
+		case h.upstream != upstream && s.rnd.IntN(4) > 0:
+			continue
 		case h.upstream != upstream:
 			s.stats.ForeignReturns++
 		case h.returned:
@@ -178,5 +181,8 @@ func (s *simulation) giveBack(upstream string, a budget.Account) {
 			h.returned = true
 		}
 		a.Return(h.grant)
+	}
+	if s.rnd.IntN(2) == 0 {
+		s.withdraw(upstream, a, 60)
 	}
 }

@@ -24,18 +24,19 @@ type Options struct {
 	// Clock is monotonic nanoseconds; nil is the process's monotonic clock. One that steps back makes
 	// an account stand still until it has caught up: nothing expires, no reserve comes back.
 	Clock func() int64
-	// Log, if not nil, gets every event before its effect can be seen. An event that cannot be written
-	// has no effect, and ends all grants: see budget.EventLog.
+	// Log, if not nil, gets every event before its effect can be seen. A grant that cannot be written is
+	// not given, and after a failed write nothing is granted any more: see budget.EventLog.
 	Log *budget.EventLog
 }
 
 // Budget is a budget.Budget whose upstreams are bounded.
 //
 // When there are MaxUpstreams accounts and another upstream comes, the least recently resolved of the
-// idle ones is evicted; idle is an account with no deposit, withdrawal or return for an interval (and
-// 1/50; the default one for Never and Unlimited). An evicted upstream that comes back gets a new account: nothing earned and the full reserve,
-// which is exactly what it would have had by then if it had been left in place; a grant from before
-// cannot be returned, for it has expired. Handles resolved before the eviction find the new account.
+// idle ones is evicted; idle is an account with no deposit, withdrawal or return for an interval and
+// 1/50 (the default interval for Never and Unlimited). An evicted upstream that comes back gets a new
+// account: nothing earned and the full reserve, which is exactly what it would have had by then if it
+// had been left in place; a grant from before cannot be returned, for it has expired. Handles resolved
+// before the eviction find the new account.
 //
 // When none is idle, newcomers share one account, named "", which earns by each upstream's own ratio,
 // keeps deposits for the default interval, and has no reserve. A newcomer leaves it as soon as an

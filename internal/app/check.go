@@ -1,13 +1,63 @@
 package app
 
-import "github.com/verdictproxy/verdict/internal/config"
+import (
+	"fmt"
+	"slices"
 
-// CheckCmd says what a configuration means.
+	"github.com/verdictproxy/verdict/internal/config"
+	"github.com/verdictproxy/verdict/internal/envoycheck"
+)
+
+// CheckCmd says what a configuration means, or everything that is wrong with it.
 type CheckCmd struct {
-	File string `arg:"" optional:""`
+	File  string `arg:"" optional:"" type:"path" help:"The configuration file; without it, the defaults are shown."`
+	Envoy string `type:"path" placeholder:"FILE" help:"Check this Envoy bootstrap too: what falsifies the facts or breaks the two hops."`
 }
 
+// Run writes what was understood to the output, defaults included, as a file that means the same, and
+// every problem, one a line, to the error output. Warnings are no failure.
 func (c CheckCmd) Run(s streams) error {
-	_, err := config.Load(c.File)
+	cfg, err := config.Load(c.File)
+	failed := err != nil
+	if failed {
+		fmt.Fprintln(s.err, err)
+	}
+	if c.Envoy != "" {
+		report, err := envoycheck.Load(c.Envoy)
+		if err != nil {
+			fmt.Fprintln(s.err, err)
+			return errReported
+		}
+		for _, finding := range report.Findings {
+			fmt.Fprintln(s.err, finding)
+			failed = failed || finding.Severity == envoycheck.Error
+		}
+		if cfg != nil {
+			c.compare(s, cfg, report)
+		}
+	}
+	if failed {
+		return errReported
+	}
+	out, err := cfg.YAML()
+	if err != nil {
+		return err
+	}
+	_, err = s.out.Write(out)
 	return err
+}
+
+// compare warns of names in the configuration that Envoy does not have: a misspelt one declares
+// nothing.
+func (c CheckCmd) compare(s streams, cfg *config.Config, report envoycheck.Report) {
+	for _, cluster := range cfg.Clusters() {
+		if !slices.Contains(report.Upstreams, cluster) {
+			fmt.Fprintf(s.err, "%s: warning: cluster %q is declared, but no inner route in %s names it\n", c.File, cluster, c.Envoy)
+		}
+	}
+	for _, operation := range cfg.RouteOperations() {
+		if !slices.Contains(report.Operations, operation) {
+			fmt.Fprintf(s.err, "%s: warning: route_operation %q is declared, but no inner route in %s has it in its metadata\n", c.File, operation, c.Envoy)
+		}
+	}
 }

@@ -7,7 +7,9 @@ package config
 
 import (
 	"io"
+	"maps"
 	"os"
+	"slices"
 
 	"buf.build/go/protoyaml"
 
@@ -82,6 +84,16 @@ func (c *Config) Clusters() []string {
 		names = append(names, u.clusters...)
 	}
 	return names
+}
+
+// RouteOperations returns every declared route_operation, sorted, each once.
+func (c *Config) RouteOperations() []string {
+	var names []string
+	for _, u := range c.upstreams {
+		names = slices.AppendSeq(names, maps.Keys(u.operations.byRoute))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // Strictest returns the strictest class that Upstream.Operation can give to method and path, for any

@@ -76,8 +76,10 @@ upstreams:
     replay_on_401: idempotent
     budget: {ratio: 0.001, min_retries_per_second: 0.5, interval: 2s}
     ambiguous_status: 502
+  operations: [{route_operation: b, idempotency: safe}, {route_operation: a, idempotency: safe}]
 - clusters: [c]
   policy: {transient_statuses: []}
+  operations: [{route_operation: b, idempotency: safe}]
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -111,6 +113,9 @@ upstreams:
 		t.Errorf("a: %v, want %v", got, want)
 	}
 	if diff := cmp.Diff([]string{"a", "b", "c"}, c.Clusters()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, c.RouteOperations()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -181,7 +186,7 @@ func TestParseBombs(t *testing.T) {
 	}
 	deep := strings.Repeat("[", MaxFileBytes)
 	block := strings.Repeat("- ", MaxFileBytes/2)
-	empty := "upstreams: [" + strings.Repeat("{},", MaxFileBytes/4) + "]"
+	empty := "upstreams: [" + strings.Repeat("{},", MaxFileBytes/64) + "]"
 	for _, data := range []string{aliases, deep, block, empty} {
 		if _, err := Parse("f.yaml", []byte(data)); err == nil {
 			t.Errorf("no error for %.20q...", data)

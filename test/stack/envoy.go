@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -211,14 +213,14 @@ func (s *Stack) stat(name string) (int, error) {
 }
 
 func (s *Stack) stats(prefix string) (map[string]int, error) {
-	text, err := s.get(s.AdminURL() + "/stats")
+	text, err := s.get(s.AdminURL() + "/stats?filter=" + url.QueryEscape("^"+regexp.QuoteMeta(prefix)))
 	if err != nil {
 		return nil, fmt.Errorf("envoy: %w", err)
 	}
 	stats := map[string]int{}
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		if n, err := strconv.Atoi(value); err == nil && strings.HasPrefix(name, prefix) {
+		if n, err := strconv.Atoi(value); err == nil {
 			stats[name] = n
 		}
 	}

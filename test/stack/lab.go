@@ -7,17 +7,14 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/verdictproxy/verdict/test/upstream"
 )
 
-// labs are the clusters of LabClusters. The address is a listener of the upstream by its name in
-// upstream.Addrs' JSON, "closed" for a port that never opens, or "" for none.
+// labs are the arguments of AddUpstream for each of LabClusters.
 var labs = []struct{ name, address, cluster, route string }{
 	{name: "closed", address: "closed"},
 	{name: "late", address: "late"},
 	{name: "connect-timeout", address: "full", cluster: `{connect_timeout: 0.2s}`},
-	{name: "no-hosts"},
+	{name: "no-hosts", cluster: `{lb_policy: ROUND_ROBIN}`},
 	{name: "dns", cluster: `{type: STRICT_DNS, wait_for_warm_on_init: false, load_assignment: {cluster_name: dns, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: nope.invalid, port_value: 80}}}}]}]}}`},
 	{name: "overflow", address: "h1", cluster: `{circuit_breakers: {thresholds: [{max_connections: 0, max_pending_requests: 0, max_requests: 0}]}}`},
 	{name: "one-connection", address: "h1", cluster: `{circuit_breakers: {thresholds: [{max_connections: 1}]}}`},
@@ -25,7 +22,8 @@ var labs = []struct{ name, address, cluster, route string }{
 	{name: "tls-plain", address: "h1", cluster: `{transport_socket: ` + tlsSocket("") + `}`},
 	{name: "tls-closing", address: "closing", cluster: `{transport_socket: ` + tlsSocket("") + `}`},
 	{name: "tls-silent", address: "silent", cluster: `{connect_timeout: 0.2s, transport_socket: ` + tlsSocket("") + `}`},
-	{name: "tls-mutual", address: "mutual_tls", cluster: `{transport_socket: ` + tlsSocket("") + `}`},
+	// Envoy offers an upstream TLS 1.2 unless told otherwise.
+	{name: "tls-mutual", address: "mutual_tls", cluster: `{transport_socket: ` + tlsSocket("common_tls_context: {tls_params: {tls_minimum_protocol_version: TLSv1_2, tls_maximum_protocol_version: TLSv1_3}}") + `}`},
 	{name: "tls-other-ca", address: "tls"}, // its cluster needs the upstream's certificates
 	{name: "short", address: "h1", route: `{route: {cluster: short, timeout: 0.3s}}`},
 	{name: "no-cluster", route: `{route: {cluster_header: x-no-such-cluster}}`},
@@ -63,13 +61,6 @@ func tlsSocket(context string) string {
 func LabClusters() Patch {
 	return Patch{"lab clusters", func(c *Config) error {
 		for _, lab := range labs {
-			addr := ""
-			if lab.address != "" {
-				var err error
-				if addr, err = c.upstreamAddr(lab.address); err != nil {
-					return err
-				}
-			}
 			cluster := lab.cluster
 			if lab.name == "tls-other-ca" {
 				trust, err := json.Marshal(string(c.Upstream.Certificates().OtherCA))
@@ -78,7 +69,7 @@ func LabClusters() Patch {
 				}
 				cluster = `{transport_socket: ` + tlsSocket(`common_tls_context: {validation_context: {trusted_ca: {inline_string: `+string(trust)+`}}}`) + `}`
 			}
-			if err := AddUpstream(lab.name, addr, cluster, lab.route)(c); err != nil {
+			if err := AddUpstream(lab.name, lab.address, cluster, lab.route)(c); err != nil {
 				return fmt.Errorf("%s: %w", lab.name, err)
 			}
 		}
@@ -86,21 +77,16 @@ func LabClusters() Patch {
 	}}
 }
 
-// AddUpstream adds a cluster like app with one endpoint, host:port ("": none), and an inner virtual
-// host NAME.example like app's with one route to it. The fields of cluster and of route, YAML
-// mappings or "", replace those of app; a route with an action of its own needs no cluster.
+// AddUpstream adds a cluster like app with one endpoint, and an inner virtual host NAME.example like
+// app's with one route to it. addr is host:port, a listener of the upstream by its name in
+// upstream.Addrs' JSON, "closed" for a port of the upstream that never opens, or "" for no endpoint.
+// The fields of cluster and of route, YAML mappings or "", replace those of app. Without addr and
+// cluster a route has an action of its own, and no cluster is added.
 func AddUpstream(name, addr, cluster, route string) Edit {
 	return func(c *Config) error {
-		newCluster, err := c.like(Cluster("app"), cluster, map[string]any{"name": name})
-		if err != nil {
-			return err
-		}
-		if !strings.Contains(cluster, "load_assignment") {
-			var addrs []string
-			if addr != "" {
-				addrs = append(addrs, addr)
-			}
-			if err := yaml.Unmarshal([]byte(loadAssignment(name, addrs...)), newCluster["load_assignment"]); err != nil {
+		ownCluster := addr != "" || cluster != "" || route == ""
+		if ownCluster {
+			if err := c.addCluster(name, addr, cluster); err != nil {
 				return err
 			}
 		}
@@ -110,8 +96,7 @@ func AddUpstream(name, addr, cluster, route string) Edit {
 		}
 		if newRoute["direct_response"] != nil {
 			delete(newRoute, "route")
-		}
-		if !strings.Contains(route, "route:") && newRoute["route"] != nil {
+		} else if ownCluster && !strings.Contains(route, "route:") {
 			newRoute["route"].(map[string]any)["cluster"] = name
 		}
 		host, err := c.like(VirtualHost("attempts", "app"), "", map[string]any{
@@ -120,11 +105,30 @@ func AddUpstream(name, addr, cluster, route string) Edit {
 		if err != nil {
 			return err
 		}
-		if err := c.splice("static_resources/clusters", -1, newCluster); err != nil {
-			return err
-		}
 		return c.splice(HCM("attempts")+"/route_config/virtual_hosts", -1, host)
 	}
+}
+
+func (c *Config) addCluster(name, addr, fields string) error {
+	cluster, err := c.like(Cluster("app"), fields, map[string]any{"name": name})
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(fields, "load_assignment") {
+		var addrs []string
+		if addr != "" {
+			if addr, err = c.upstreamAddr(addr); err != nil {
+				return err
+			}
+			addrs = append(addrs, addr)
+		}
+		var assignment map[string]any
+		if err := yaml.Unmarshal([]byte(loadAssignment(name, addrs...)), &assignment); err != nil {
+			return err
+		}
+		cluster["load_assignment"] = assignment
+	}
+	return c.splice("static_resources/clusters", -1, cluster)
 }
 
 // like returns a copy of the mapping at path with some fields replaced.
@@ -149,8 +153,11 @@ func (c *Config) like(path, fields string, more map[string]any) (map[string]any,
 	return copied, nil
 }
 
-// upstreamAddr is a listener's address by its name in upstream.Addrs' JSON, or a closed port.
+// upstreamAddr resolves an address of AddUpstream.
 func (c *Config) upstreamAddr(name string) (string, error) {
+	if strings.Contains(name, ":") {
+		return name, nil
+	}
 	if name == "closed" {
 		port, err := c.Upstream.Reserve("")
 		if err != nil {
@@ -172,5 +179,3 @@ func (c *Config) upstreamAddr(name string) (string, error) {
 	}
 	return addr, nil
 }
-
-var _ = upstream.Addrs{}

@@ -104,13 +104,14 @@ func (p *process) stop(limit time.Duration) error {
 	return nil
 }
 
-// unexpectedEnd is an error if the process has ended and nobody had asked for it.
+// unexpectedEnd is an error if the process has ended and nobody had asked for it; only the first time.
 func (p *process) unexpectedEnd() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.expected || !p.ended() {
 		return nil
 	}
+	p.expected = true
 	return fmt.Errorf("%s: ended by itself: %v", p.name, p.cmd.ProcessState)
 }
 

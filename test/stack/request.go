@@ -52,7 +52,6 @@ func (s *Stack) Try(ctx context.Context, r Request) (a Answer, err error) {
 	}
 	a.ID = r.ID
 	begin := time.Now()
-	defer func() { a.Elapsed = time.Since(begin) }()
 	if r.Timeout == 0 {
 		r.Timeout = 30 * time.Second
 	}
@@ -68,6 +67,7 @@ func (s *Stack) Try(ctx context.Context, r Request) (a Answer, err error) {
 	sent := make(chan error, 1)
 	go func() { sent <- r.write(conn) }()
 	err = a.read(bufio.NewReader(conn), r.method())
+	a.Elapsed = time.Since(begin)
 	_ = conn.Close() // ends an upload that goes on
 	writeErr := <-sent
 	switch {

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -152,7 +153,7 @@ func poll(limit time.Duration, must *process, ready func() error) error {
 			return nil
 		}
 		if must != nil && must.ended() {
-			return fmt.Errorf("%s ended: %v\n%s", must.name, must.cmd.ProcessState, tail(must.log))
+			return cmp.Or(must.unexpectedEnd(), fmt.Errorf("%s has ended: %w", must.name, err))
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("after %v: %w", limit, err)

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -17,12 +16,15 @@ import (
 )
 
 func main() {
-	up := flag.Bool("up", false, "keep the three running until interrupted, and print requests to try")
-	flag.Parse()
+	up := len(os.Args) == 2 && os.Args[1] == "up"
+	if len(os.Args) > 1 && !up {
+		fmt.Fprintln(os.Stderr, "usage: demo [up]\n\nup keeps the three running until interrupted, and prints requests to try.")
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ok := stack.Run("demo", os.Stderr, func(t stack.TB) {
 		s := start(t)
-		if *up {
+		if up {
 			fmt.Print(tryLines(s))
 			<-ctx.Done()
 			return

@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -184,12 +185,19 @@ func TestTrustClientWithoutTheCure(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a POST is executed twice", func(t *testing.T) {
-		a := s.Do(stack.Request{Method: "POST", Fault: "503", Body: "pay", Header: []string{"x-envoy-retry-on: 5xx"}})
-		if n := s.Upstream.Effects(a.ID); n < 2 {
-			t.Errorf("%d side effects: nothing to cure", n)
-		}
-	})
+}
+
+// The same where a client makes itself internal: one header, and a POST is executed more than once,
+// against the verdict.
+func TestTrustClientSelfMadeInternalWithoutTheCure(t *testing.T) {
+	t.Parallel()
+	s := start(t, stack.Options{Config: quick, Patches: []stack.Patch{selfMadeInternal, trustingClients}})
+	r := post("503")
+	r.Header = append([]string{"x-envoy-retry-on: 5xx"}, from10...)
+	a := s.Do(r)
+	if n := s.Upstream.Effects(a.ID); n < 2 {
+		t.Errorf("%d side effects: nothing to cure", n)
+	}
 }
 
 func uncuredEffect(without, with effect) string {
@@ -233,6 +241,22 @@ func TestTrustClientIDs(t *testing.T) {
 				t.Errorf("two requests with case id %q", id)
 			}
 		})
+	}
+}
+
+// Trailers of a request are no way in either.
+func TestTrustClientTrailers(t *testing.T) {
+	t.Parallel()
+	s := start(t, stack.Options{Config: quick, Patches: []stack.Patch{internalClients}})
+	r := post("503")
+	r.Host = "h2.example"
+	r.Upload = func(w io.Writer) error { _, err := io.WriteString(w, "pay"); return err }
+	r.Header = []string{"trailer!x-verdict-control: retry", "trailer!x-envoy-retry-on: 5xx", "trailer!x-retry-verdict: denied"}
+	a := s.DoH2(r)
+	wantReport(t, a, stack.Report{Verdict: "ambiguous", Reason: "gateway_status", Evidence: "RESPONSE_RECEIVED", Execution: "UNKNOWN", Attempts: "1"})
+	wantHits(t, s, a, 1, 1)
+	if got := s.Upstream.Hits(a.ID)[0].Trailer.Get("X-Verdict-Control"); got != "retry" {
+		t.Errorf("the trailer did not pass: %q", got)
 	}
 }
 

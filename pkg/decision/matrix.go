@@ -22,6 +22,8 @@ const (
 	rowInvalidStatus               // no status, below 100, 1xx other than 101, above 599
 )
 
+// matrixRow does not ask what was delivered: that changes the verdict's word (rule 4), and nothing that
+// is known of the request.
 func matrixRow(e Evidence, f Facts, p Policy) row {
 	switch e {
 	case NotSent:
@@ -86,10 +88,11 @@ func (r row) execution() Execution {
 	return ExecutionUnknown
 }
 
-// uncertain says whether the row leaves the outcome open. An invalid status is evidence of nothing.
+// uncertain says whether the row leaves the outcome open; an answer that was cut off does in any row,
+// see assess. An invalid status is evidence of nothing.
 func (r row) uncertain() bool {
 	switch r {
-	case rowSentNoResponse, rowPartial, rowGateway, rowUnavailable, rowInvalidStatus:
+	case rowSentNoResponse, rowGateway, rowUnavailable, rowInvalidStatus:
 		return true
 	}
 	return false

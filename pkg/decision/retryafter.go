@@ -27,33 +27,32 @@ func ParseRetryAfter(lines []string, date string, now time.Time) time.Duration {
 	return longest
 }
 
-// longestDelay reads a line that may hold several values. An HTTP-date may contain a comma itself,
-// so what is no value up to one comma may be one up to the next.
+// longestDelay reads a line that may hold several values. An HTTP-date may contain a comma itself, so
+// each part is tried alone and together with the next one.
 func longestDelay(line string, base time.Time) time.Duration {
 	var longest time.Duration
 	for line != "" {
-		first, rest, _ := strings.Cut(line, ",")
-		second, restOfDate, _ := strings.Cut(rest, ",")
-		if delay, ok := parseDelay(first, base); ok {
-			longest = max(longest, delay)
-		} else if delay, ok := parseDelay(first+","+second, base); ok {
-			longest, rest = max(longest, delay), restOfDate
-		}
+		part, rest, _ := strings.Cut(line, ",")
+		next, _, _ := strings.Cut(rest, ",")
+		longest = max(longest, parseDelay(part, base), parseDelay(part+","+next, base))
 		line = rest
 	}
 	return longest
 }
 
-func parseDelay(value string, base time.Time) (time.Duration, bool) {
+// parseDelay reads one value. A date in the past is a negative delay, garbage is none.
+func parseDelay(value string, base time.Time) time.Duration {
 	value = trimBlanks(value)
 	if delay, ok := parseDeltaSeconds(value); ok {
-		return delay, true
+		return delay
 	}
-	t, ok := parseHTTPDate(value, base)
-	return max(t.Sub(base), 0), ok // Sub saturates
+	if t, ok := parseHTTPDate(value, base); ok {
+		return t.Sub(base) // saturates
+	}
+	return 0
 }
 
-// parseDeltaSeconds reads 1*DIGIT and saturates.
+// parseDeltaSeconds reads digits and saturates; none are 0.
 func parseDeltaSeconds(digits string) (time.Duration, bool) {
 	const most = math.MaxInt64 / time.Second
 	var seconds time.Duration
@@ -65,9 +64,9 @@ func parseDeltaSeconds(digits string) (time.Duration, bool) {
 		seconds = min(10*seconds+time.Duration(c-'0'), most+1) // far from wrapping: most is below 1e10
 	}
 	if seconds > most {
-		return math.MaxInt64, digits != ""
+		return math.MaxInt64, true
 	}
-	return seconds * time.Second, digits != ""
+	return seconds * time.Second, true
 }
 
 // The forms of HTTP-date. The first two have a fixed length, the third one behind the day's name:

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -22,8 +23,9 @@ func (s *Stack) DoH2(r Request) Answer {
 	return a
 }
 
-// TryH2 is Try in HTTP/2, with prior knowledge. When ctx ends the client leaves by RST_STREAM. A line
-// of Request.Header that begins with "trailer!" is sent as a trailer.
+// TryH2 is Try in HTTP/2, with prior knowledge. When ctx ends the client leaves by RST_STREAM. Of the
+// lines of Request.Header, one that begins with "trailer!" is sent as a trailer, and content-length
+// announces the length of an Upload.
 func (s *Stack) TryH2(ctx context.Context, r Request) (a Answer, err error) {
 	if r.ID == "" {
 		r.ID = s.NewID()
@@ -98,6 +100,12 @@ func (r Request) h2(ctx context.Context, addr string) (*http.Request, error) {
 		}
 		if name, ok := strings.CutPrefix(name, "trailer!"); ok {
 			trailer.Add(name, value)
+			continue
+		}
+		if name == "content-length" {
+			if req.ContentLength, err = strconv.ParseInt(value, 10, 64); err != nil {
+				return nil, fmt.Errorf("header line %q: %w", line, err)
+			}
 			continue
 		}
 		req.Header.Add(name, value)

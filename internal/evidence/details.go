@@ -15,11 +15,15 @@ type placement struct {
 type placementKind uint8
 
 const (
-	// placedSent: the request may have reached the upstream. Every detail that is not known is here.
-	placedSent placementKind = iota
+	// placedNowhere: a detail that is not known; the request may have reached the upstream.
+	placedNowhere placementKind = iota
+	// placedSent: Envoy's own words, for what can come at any time; the request may have reached the
+	// upstream.
+	placedSent
 	// placedAnswer: the upstream's own answer.
 	placedAnswer
-	// placedCut: the upstream's answer had begun and was cut off.
+	// placedCut: the upstream's answer had begun and was cut off. In an access log it was the final
+	// answer. Before a filter the answer is Envoy's own, and what had begun was an interim one (103).
 	placedCut
 	// placedAttempt: router B ended its attempt before an answer; not sent if no byte was written.
 	placedAttempt
@@ -33,22 +37,21 @@ const (
 
 const (
 	detailsViaUpstream   = "via_upstream"
-	detailsResetBefore   = "upstream_reset_before_response_started"
-	detailsResetAfter    = "upstream_reset_after_response_started"
-	detailsRefusedStream = detailsResetBefore + "{remote_refused_stream_reset}"
+	detailsResetBefore   = "upstream_reset_before_response_started{"
+	detailsResetAfter    = "upstream_reset_after_response_started{"
+	detailsRefusedStream = detailsResetBefore + "remote_refused_stream_reset}"
 	detailsExtProc       = "ext_proc_"
 )
 
+var ownWords = placement{kind: placedSent}
+
 func refusal(c decision.Permanent) placement { return placement{placedRefusal, c} }
 
-// placements has every detail of Envoy's HTTP connection manager and router (1.40, response code
-// details; stream_info.h has more than the documentation lists), and those of filters that were seen
-// to refuse on the way in with no byte written and no try made. A detail that carries a value is
-// listed without it.
+// placements has every detail of Envoy's HTTP connection manager, router and codecs (1.40, response code
+// details; stream_info.h has more than the documentation lists), and those of filters that were seen to
+// refuse on the way in with no byte written and no try made.
 var placements = map[string]placement{
 	detailsViaUpstream: {kind: placedAnswer},
-	detailsResetAfter:  {kind: placedCut},
-	detailsResetBefore: {kind: placedAttempt},
 
 	"response_timeout":    {kind: placedAttempt},
 	"no_healthy_upstream": {kind: placedAttempt},
@@ -70,9 +73,7 @@ var placements = map[string]placement{
 	"request_headers_failed_strict_check": refusal(decision.RequestInvalid),
 	"request_payload_too_large":           refusal(decision.RequestInvalid),
 	"upgrade_failed":                      refusal(decision.RequestInvalid),
-	"rbac_access_denied_matched_policy":   refusal(decision.RejectedByFilter),
 	"ext_authz_denied":                    refusal(decision.RejectedByFilter),
-	"jwt_authn_access_denied":             refusal(decision.RejectedByFilter),
 	"lua_response":                        refusal(decision.RejectedByFilter),
 
 	// Refused on the way in, for now: rate limits, overload, maintenance mode, injected faults.
@@ -86,52 +87,74 @@ var placements = map[string]placement{
 	"unconditional_drop_overload": refusal(decision.PermanentNone),
 
 	// These can come at any time, so they prove nothing.
-	"downstream_header_timeout":                   {kind: placedSent},
-	"downstream_local_disconnect":                 {kind: placedSent},
-	"downstream_remote_disconnect":                {kind: placedSent},
-	"duration_timeout":                            {kind: placedSent},
-	"early_connect_data":                          {kind: placedSent},
-	"filter_added_invalid_request_data":           {kind: placedSent},
-	"filter_added_invalid_response_data":          {kind: placedSent},
-	"filter_removed_required_headers":             {kind: placedSent},
-	"filter_removed_required_request_headers":     {kind: placedSent},
-	"filter_removed_required_response_headers":    {kind: placedSent},
-	"internal_redirect":                           {kind: placedSent},
-	"max_duration_timeout":                        {kind: placedSent},
-	"request_header_timeout":                      {kind: placedSent},
-	"request_overall_timeout":                     {kind: placedSent},
-	"request_payload_exceeded_retry_buffer_limit": {kind: placedSent},
-	"response_payload_too_large":                  {kind: placedSent},
-	"stream_idle_timeout":                         {kind: placedSent},
-	"upstream_max_stream_duration_reached":        {kind: placedSent},
-	"upstream_per_try_idle_timeout":               {kind: placedSent},
-	"upstream_per_try_timeout":                    {kind: placedSent},
-	"upstream_response_timeout":                   {kind: placedSent},
-	"websocket_handshake_unsuccessful":            {kind: placedSent},
+	"downstream_header_timeout":                   ownWords,
+	"downstream_remote_disconnect":                ownWords,
+	"duration_timeout":                            ownWords,
+	"early_connect_data":                          ownWords,
+	"filter_added_invalid_request_data":           ownWords,
+	"filter_added_invalid_response_data":          ownWords,
+	"filter_removed_required_headers":             ownWords,
+	"filter_removed_required_request_headers":     ownWords,
+	"filter_removed_required_response_headers":    ownWords,
+	"internal_redirect":                           ownWords,
+	"max_duration_timeout":                        ownWords,
+	"request_header_timeout":                      ownWords,
+	"request_overall_timeout":                     ownWords,
+	"request_payload_exceeded_retry_buffer_limit": ownWords,
+	"response_payload_too_large":                  ownWords,
+	"stream_idle_timeout":                         ownWords,
+	"upstream_max_stream_duration_reached":        ownWords,
+	"upstream_per_try_idle_timeout":               ownWords,
+	"upstream_per_try_timeout":                    ownWords,
+	"upstream_response_timeout":                   ownWords,
+	"websocket_handshake_unsuccessful":            ownWords,
 
-	// Codec errors, documented under http1. and http2., are about the downstream connection.
-	"http1.body_disallowed":                        {kind: placedSent},
-	"http1.codec_error":                            {kind: placedSent},
-	"http1.connection_header_rejected":             {kind: placedSent},
-	"http1.content_length_and_chunked_not_allowed": {kind: placedSent},
-	"http1.content_length_not_allowed":             {kind: placedSent},
-	"http1.headers_too_large":                      {kind: placedSent},
-	"http1.invalid_characters":                     {kind: placedSent},
-	"http1.invalid_transfer_encoding":              {kind: placedSent},
-	"http1.invalid_url":                            {kind: placedSent},
-	"http1.too_many_headers":                       {kind: placedSent},
-	"http1.transfer_encoding_not_allowed":          {kind: placedSent},
-	"http1.unexpected_underscore":                  {kind: placedSent},
-	"http2.inbound_empty_frames_flood":             {kind: placedSent},
-	"http2.invalid.header.field":                   {kind: placedSent},
-	"http2.outbound_frames_flood":                  {kind: placedSent},
-	"http2.too_many_headers":                       {kind: placedSent},
-	"http2.unexpected_underscore":                  {kind: placedSent},
-	"http2.unknown.nghttp2.error":                  {kind: placedSent},
-	"http2.violation.of.messaging.rule":            {kind: placedSent},
+	// Codec errors are about the downstream connection.
+	"http1.body_disallowed":                        ownWords,
+	"http1.codec_error":                            ownWords,
+	"http1.connection_header_rejected":             ownWords,
+	"http1.content_length_and_chunked_not_allowed": ownWords,
+	"http1.content_length_not_allowed":             ownWords,
+	"http1.headers_too_large":                      ownWords,
+	"http1.invalid_characters":                     ownWords,
+	"http1.invalid_transfer_encoding":              ownWords,
+	"http1.invalid_url":                            ownWords,
+	"http1.too_many_headers":                       ownWords,
+	"http1.transfer_encoding_not_allowed":          ownWords,
+	"http1.unexpected_underscore":                  ownWords,
+	"http2.inbound_empty_frames_flood":             ownWords,
+	"http2.invalid.header.field":                   ownWords,
+	"http2.outbound_frames_flood":                  ownWords,
+	"http2.remote_refuse":                          ownWords,
+	"http2.remote_reset":                           ownWords,
+	"http2.too_many_headers":                       ownWords,
+	"http2.unexpected_underscore":                  ownWords,
+	"http2.unknown.nghttp2.error":                  ownWords,
+	"http2.violation.of.messaging.rule":            ownWords,
+	"http3.headers_too_large":                      ownWords,
+	"http3.inconsistent_content_length":            ownWords,
+	"http3.invalid_header_field":                   ownWords,
+	"http3.remote_refuse":                          ownWords,
+	"http3.remote_reset":                           ownWords,
+	"http3.too_many_headers":                       ownWords,
+	"http3.too_many_trailers":                      ownWords,
+	"http3.unexpected_underscore":                  ownWords,
 }
 
-// place looks up a detail. The text may go on with a value in braces, brackets or parentheses.
+// valued has the details that carry a value, up to the bracket that opens it.
+var valued = map[string]placement{
+	detailsResetBefore:                   {kind: placedAttempt},
+	detailsResetAfter:                    {kind: placedCut},
+	"downstream_local_disconnect(":       ownWords,
+	"rbac_access_denied_matched_policy[": refusal(decision.RejectedByFilter),
+	"jwt_authn_access_denied{":           refusal(decision.RejectedByFilter),
+}
+
+// closing has the bracket that ends a value.
+var closing = map[byte]string{'{': "}", '[': "]", '(': ")"}
+
+// place looks up a detail. One that is not known says nothing, neither of the upstream nor of who made
+// the answer: a filter may have set it on the upstream's own.
 func place(details string) placement {
 	if details == detailsRefusedStream {
 		return placement{kind: placedRefusedStream}
@@ -139,9 +162,17 @@ func place(details string) placement {
 	if strings.HasPrefix(details, detailsExtProc) {
 		return placement{kind: placedOwn}
 	}
-	name := details
-	if i := strings.IndexAny(details, "{[("); i >= 0 {
-		name = details[:i]
+	if i := strings.IndexAny(details, "{[("); i >= 0 && strings.HasSuffix(details, closing[details[i]]) {
+		return valued[details[:i+1]]
 	}
-	return placements[name]
+	return placements[details]
+}
+
+// local says that Envoy is known to have made the answer itself.
+func (p placement) local() bool {
+	switch p.kind {
+	case placedNowhere, placedAnswer:
+		return false
+	}
+	return true
 }

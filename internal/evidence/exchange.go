@@ -77,7 +77,7 @@ func (e *Exchange) Answer(h Headers) Attempt {
 	a.Deadline = decision.DeadlineNone
 	a.Details = e.details
 	switch {
-	case a.Status >= 100 && a.Status <= 399 && !h.Has(headerGRPCStatus):
+	case a.Status >= 100 && a.Status <= 399 && (!h.Has(headerGRPCStatus) || h.value(headerGRPCStatus) == "0"):
 		a.Evidence = decision.ResponseReceived
 	case e.details != "":
 		a.Evidence, a.Permanent = prove(e.details, "", counters{wireBytesSent: -1, tries: -1})

@@ -25,7 +25,7 @@ func FromFacts(answer Headers, key string) Attempt {
 	if !ok {
 		return a
 	}
-	a.Known, a.LocalReply = true, details != detailsViaUpstream
+	a.Known, a.LocalReply = true, place(details).local()
 	a.Details, a.Transport = details, answer.value(factTransport)
 	a.Flags, a.Protocol, a.Host = f.flags, f.protocol, f.host
 	a.ID, a.RequestID = f.id, answer.value(factRequestID)
@@ -42,8 +42,8 @@ func FromFacts(answer Headers, key string) Attempt {
 		a.EarlyData = decision.EarlyDataSent
 	}
 	a.BodyReceived = f.received
-	if length, ok := answer.one(factLength); ok {
-		if a.BodyAnnounced = parseCount(length); a.BodyAnnounced < 0 {
+	if answer.Has(factLength) {
+		if a.BodyAnnounced = parseCount(answer.value(factLength)); a.BodyAnnounced < 0 {
 			a.BodyReceived = -1 // a length that cannot be read may be any
 		}
 	}
@@ -63,16 +63,15 @@ type facts struct {
 	flags string
 	counters
 	received, duration int64
-	// upload is how long the request took to arrive; -1 while it has not arrived whole.
-	upload     int64
-	protocol   string
-	redirected bool
-	id         string
-	attempt    int
-	remaining  string
-	host       string
-	operation  string
-	cluster    string
+	upload             string // how long the request took to arrive; empty while it has not arrived whole
+	protocol           string
+	redirected         bool
+	id                 string
+	attempt            int
+	remaining          string
+	host               string
+	operation          string
+	cluster            string
 }
 
 // parseFacts reads "v1 name=value ..." strictly: every field, in its order, once. An absent value is
@@ -98,10 +97,10 @@ func parseFacts(line string) (facts, bool) {
 	f.tries = parseCount(field("tries"))
 	f.received = parseCount(field("received"))
 	f.duration = parseCount(field("duration"))
-	f.upload = parseCount(field("upload"))
+	f.upload = present(field("upload"))
 	f.protocol = field("protocol")
 	f.redirected = field("redirected") != ""
-	f.id = field("id")
+	f.id = present(field("id"))
 	if attempt := parseCount(field("attempt")); attempt > 0 && attempt < 1<<20 {
 		f.attempt = int(attempt)
 	}
@@ -127,15 +126,28 @@ func (f facts) deadline() (decision.DeadlineState, time.Duration) {
 	if remaining < 0 || f.duration < 0 || remaining > 1<<40 {
 		return decision.DeadlineUnknown, 0
 	}
-	if f.upload >= 0 {
-		remaining -= max(f.duration-f.upload, 0)
+	if f.upload != "" {
+		upload := parseCount(f.upload)
+		if upload < 0 {
+			return decision.DeadlineUnknown, 0
+		}
+		remaining -= max(f.duration-upload, 0)
 	}
 	return decision.DeadlineKnown, time.Duration(max(remaining, 0)) * time.Millisecond
 }
 
-// parseCount reads a decimal number without sign, or returns -1.
+// present is what the head copied of a header; "-" stands for one that was not there.
+func present(s string) string {
+	if s == "-" {
+		return ""
+	}
+	return s
+}
+
+// parseCount reads a decimal number as Envoy writes it, without sign and without zeros in front, or
+// returns -1.
 func parseCount(s string) int64 {
-	if s == "" || s[0] < '0' || s[0] > '9' {
+	if s == "" || s[0] < '0' || s[0] > '9' || s[0] == '0' && s != "0" {
 		return -1
 	}
 	n, err := strconv.ParseInt(s, 10, 64)

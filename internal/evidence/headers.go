@@ -22,16 +22,6 @@ func (h Headers) Bytes() int {
 	return n
 }
 
-// CountPrefix counts the header lines whose key begins with prefix, and the bytes they take.
-func (h Headers) CountPrefix(prefix string) (lines, bytes int) {
-	for _, v := range h.list {
-		if key := v.GetKey(); len(key) >= len(prefix) && key[:len(prefix)] == prefix {
-			lines, bytes = lines+1, bytes+len(key)+len(valueOf(v))
-		}
-	}
-	return lines, bytes
-}
-
 // Values returns every line of the header, in order.
 func (h Headers) Values(key string) []string {
 	var lines []string
@@ -72,18 +62,6 @@ func (h Headers) one(key string) (string, bool) {
 func (h Headers) value(key string) string {
 	v, _ := h.one(key)
 	return v
-}
-
-// Keys calls yield for each distinct key with the prefix.
-func (h Headers) Keys(prefix string, yield func(string)) {
-	seen := map[string]bool{}
-	for _, v := range h.list {
-		key := v.GetKey()
-		if len(key) >= len(prefix) && key[:len(prefix)] == prefix && !seen[key] {
-			seen[key] = true
-			yield(key)
-		}
-	}
 }
 
 func valueOf(v *corev3.HeaderValue) string {

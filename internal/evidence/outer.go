@@ -23,17 +23,14 @@ func FromOuter(answer Headers, key string) Attempt {
 	a := unknownAttempt(answer)
 	a.Details, a.Flags = o.details, o.flags
 	a.ID, a.RequestID = o.id, answer.value(outerRequestID)
-	a.LocalReply = o.details != detailsViaUpstream
+	a.LocalReply = place(o.details).local()
 	a.Method, a.Path = answer.value(outerMethod), answer.value(outerPath)
 	a.Override = answer.Has(outerOverride)
-	if place(o.details).kind == placedRefusal {
-		a.Evidence, a.Permanent = prove(o.details, "", o.counters)
-	}
 	if o.tries > 0 && o.tries < 1<<20 {
 		a.Number = int(o.tries)
 	}
-	if a.Evidence == decision.NotSent {
-		a.Number = 1
+	if evidence, permanent := prove(o.details, "", o.counters); evidence == decision.NotSent && o.tries == 0 {
+		a.Evidence, a.Permanent, a.Number = evidence, permanent, 1
 	}
 	return a
 }

@@ -20,8 +20,6 @@ func prove(details, transport string, c counters) (decision.Evidence, decision.P
 	switch p.kind {
 	case placedAnswer:
 		return decision.ResponseReceived, decision.PermanentNone
-	case placedCut:
-		return decision.PartialResponse, decision.PermanentNone
 	case placedRefusedStream:
 		if c.tries == 1 {
 			return decision.NotSent, decision.PermanentNone

@@ -44,17 +44,54 @@ const (
 	factOverride     = "x-verdict-override"
 	factRequestID    = "x-verdict-request-id"
 	factsVersion     = "v1"
-	factPathLimit    = 1024 // the formatter cuts there, so a path of this length may be longer
-	factKeyLimit     = 257
+	factKeyLimit     = 257 // the formatter cuts there, so a key of this length may be longer
 	outerHeader      = "x-verdict-outer"
 	outerDetails     = "x-verdict-outer-details"
 	outerMethod      = "x-verdict-outer-method"
 	outerPath        = "x-verdict-outer-path"
 	outerRequestID   = "x-verdict-outer-request-id"
 	outerOverride    = "x-verdict-outer-override"
-	filterStateHead  = "verdict.request" // the head's copy, which the access log carries
 	attributesBundle = "envoy.filters.http.ext_proc"
 )
+
+// What the head copies before later parts can lose it or be lied to about it.
+const (
+	ownID             = "x-verdict-id"    // the request's, added by the outer listener
+	filterStateHead   = "verdict.request" // the access log carries it too
+	filterStateMethod = "verdict.method"
+	filterStatePath   = "verdict.path"
+	filterStateKey    = "verdict.key"
+)
+
+// formats are Envoy's access-log formats of each header and filter-state object that it writes for
+// Verdict. An absent value is empty, in a filter-state object "-"; a header whose whole value is absent
+// is not there. The numbers bound what a client sizes.
+var formats = map[string]string{
+	filterStateHead:   "id=%REQ(X-VERDICT-ID)% attempt=%REQ(X-ENVOY-ATTEMPT-COUNT)% remaining=%REQ(X-ENVOY-EXPECTED-RQ-TIMEOUT-MS)%",
+	filterStateMethod: "%REQ(:METHOD)%",
+	filterStatePath:   "%REQ(:PATH)%",
+	filterStateKey:    "%REQ(IDEMPOTENCY-KEY)%",
+
+	factsHeader:   "v1 flags=%RESPONSE_FLAGS% sent=%UPSTREAM_WIRE_BYTES_SENT% tries=%UPSTREAM_REQUEST_ATTEMPT_COUNT% received=%BYTES_RECEIVED% duration=%DURATION% upload=%REQUEST_DURATION% protocol=%UPSTREAM_PROTOCOL% redirected=%REQ(X-ENVOY-ORIGINAL-URL):1% %FILTER_STATE(verdict.request:PLAIN)% host=%UPSTREAM_HOST% operation=%METADATA(ROUTE:verdict:operation)% cluster=%UPSTREAM_CLUSTER_RAW%",
+	factDetails:   "%RESPONSE_CODE_DETAILS%",
+	factTransport: "%UPSTREAM_TRANSPORT_FAILURE_REASON%",
+	factMethod:    "%FILTER_STATE(verdict.method:PLAIN)%",
+	factPath:      "%FILTER_STATE(verdict.path:PLAIN):1024%",
+	factKey:       "%FILTER_STATE(verdict.key:PLAIN):257%",
+	factLength:    "%REQ(CONTENT-LENGTH):32%",
+	factEarlyData: "%REQ(EARLY-DATA):8%",
+	factOverride:  "%REQ(X-HTTP-METHOD-OVERRIDE?X-HTTP-METHOD):16%%REQ(X-METHOD-OVERRIDE):16%",
+	factRequestID: "%REQ(X-REQUEST-ID):257%",
+
+	outerHeader:    "v1 flags=%RESPONSE_FLAGS% sent=%UPSTREAM_WIRE_BYTES_SENT% tries=%UPSTREAM_REQUEST_ATTEMPT_COUNT% id=%REQ(X-VERDICT-ID)%",
+	outerDetails:   "%RESPONSE_CODE_DETAILS%",
+	outerMethod:    "%REQ(:METHOD)%",
+	outerPath:      "%REQ(:PATH):1024%",
+	outerOverride:  "%REQ(X-HTTP-METHOD-OVERRIDE?X-HTTP-METHOD):16%%REQ(X-METHOD-OVERRIDE):16%",
+	outerRequestID: "%REQ(X-REQUEST-ID):257%",
+
+	ownID: "%UNIQUE_ID%",
+}
 
 // Stream metadata, written by the operator next to Envoy's own setting in the same file.
 const (

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -23,7 +24,7 @@ func (s *Stack) startEnvoy() error {
 	if err != nil {
 		return err
 	}
-	if err := s.writeConfig(); err != nil {
+	if err := s.writeConfig(binary); err != nil {
 		return err
 	}
 	// Without hot restart there is no base id that two Envoys could share.
@@ -55,7 +56,7 @@ func (s *Stack) startEnvoy() error {
 }
 
 // writeConfig makes Envoy's configuration out of envoy/hop.yaml.
-func (s *Stack) writeConfig() error {
+func (s *Stack) writeConfig(binary string) error {
 	file, err := HopFile()
 	if err != nil {
 		return err
@@ -69,17 +70,16 @@ func (s *Stack) writeConfig() error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	c.Upstream = s.Upstream
-	outer, err := s.Upstream.Reserve("")
-	if err != nil {
+	if s.Addr, err = s.freeAddr(); err != nil {
 		return err
 	}
-	admin, err := s.Upstream.Reserve("")
-	if err != nil {
+	if s.AdminAddr, err = s.freeAddr(); err != nil {
 		return err
 	}
-	s.Addr, s.AdminAddr = outer.Addr(), admin.Addr()
 	patches := []Patch{s.addresses()}
-	if needsGuard(s.options.Envoy) {
+	if is136, err := isEnvoy136(binary, s.options.Envoy); err != nil {
+		return err
+	} else if is136 {
 		patches = append(patches, envoy136)
 	}
 	if err := c.apply(append(patches, s.options.Patches...)); err != nil {
@@ -96,7 +96,7 @@ func (s *Stack) writeConfig() error {
 func (s *Stack) addresses() Patch {
 	var verdict []string
 	for _, r := range s.replicas {
-		verdict = append(verdict, r.data.Addr())
+		verdict = append(verdict, r.data)
 	}
 	up := s.Upstream.Addrs()
 	return NewPatch("ports and addresses",
@@ -110,7 +110,16 @@ func (s *Stack) addresses() Patch {
 var envoy136 = NewPatch("runtime guard of Envoy 1.36", Set("layered_runtime",
 	`{layers: [{name: static, static_layer: {envoy.reloadable_features.skip_ext_proc_on_local_reply: false}}]}`))
 
-func needsGuard(version string) bool { return strings.HasPrefix(version, "1.36.") }
+func isEnvoy136(binary, version string) (bool, error) {
+	if binary != os.Getenv("ENVOY") {
+		return strings.HasPrefix(version, "1.36."), nil
+	}
+	out, err := exec.Command(binary, "--version").Output() // $ENVOY may be any
+	if err != nil {
+		return false, fmt.Errorf("%s --version: %w", binary, err)
+	}
+	return strings.Contains(string(out), "/1.36."), nil
+}
 
 // endpoints replaces a cluster's endpoints.
 func endpoints(cluster string, addrs ...string) Edit {
@@ -125,8 +134,11 @@ func loadAssignment(cluster string, addrs ...string) string {
 	return fmt.Sprintf("{cluster_name: %s, endpoints: [{lb_endpoints: [%s]}]}", cluster, strings.Join(list, ", "))
 }
 
-func address(hostPort string) string {
-	host, port, _ := net.SplitHostPort(hostPort)
+func address(addr string) string {
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		return fmt.Sprintf("{pipe: {path: %q}}", path)
+	}
+	host, port, _ := net.SplitHostPort(addr)
 	return fmt.Sprintf("{socket_address: {address: %q, port_value: %s}}", host, port)
 }
 

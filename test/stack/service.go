@@ -7,16 +7,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
-
-	"github.com/verdictproxy/verdict/test/upstream"
 )
 
 // replica is one process of Verdict, or the closed ports where it would be.
 type replica struct {
 	name, log   string
-	data, admin *upstream.Port
+	data, admin string // addresses: host:port, data also unix:/path
 	args        []string
 	process     *process // nil before its first start
 }
@@ -24,14 +23,16 @@ type replica struct {
 func (s *Stack) newReplica(i int) (r *replica, err error) {
 	r = &replica{name: fmt.Sprintf("verdict-%d", i)}
 	r.log = filepath.Join(s.dir, r.name+".log")
-	// Bound as long as the Stack lives: nobody else can take the port of a replica that is down.
-	if r.data, err = s.Upstream.Reserve(""); err != nil {
+	if r.data, err = s.freeAddr(); err != nil {
 		return nil, err
 	}
-	if r.admin, err = s.Upstream.Reserve(""); err != nil {
+	if r.admin, err = s.freeAddr(); err != nil {
 		return nil, err
 	}
-	r.args = []string{s.options.Extproc, "serve", "--data-plane", r.data.Addr(), "--admin", r.admin.Addr(), "--log-level", "debug"}
+	if s.options.UnixSocket {
+		r.data = "unix:" + filepath.Join(s.dir, r.name+".sock")
+	}
+	r.args = []string{s.options.Extproc, "serve", "--data-plane", r.data, "--admin", r.admin, "--log-level", "debug"}
 	if !slices.Contains(s.options.ExtprocArgs, "--drain-time") {
 		r.args = append(r.args, "--drain-time", "0s")
 	}
@@ -46,6 +47,16 @@ func (s *Stack) newReplica(i int) (r *replica, err error) {
 	return r, nil
 }
 
+// freeAddr is a port of the loopback address. It stays bound, not listening, as long as the Stack
+// lives, so that nobody else gets it while the process that it is meant for is not there.
+func (s *Stack) freeAddr() (string, error) {
+	port, err := s.Upstream.Reserve("")
+	if err != nil {
+		return "", err
+	}
+	return port.Addr(), nil
+}
+
 func (r *replica) start() (err error) {
 	r.process, err = startProcess(r.name, r.log, r.args...)
 	return err
@@ -55,9 +66,13 @@ func (r *replica) waitListening() error {
 	if r.process == nil {
 		return nil
 	}
-	for _, addr := range []string{r.data.Addr(), r.admin.Addr()} {
+	for _, addr := range []string{r.data, r.admin} {
+		network := "tcp"
+		if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+			network, addr = "unix", path
+		}
 		err := poll(readyLimit, r.process, func() error {
-			conn, err := net.Dial("tcp", addr)
+			conn, err := net.Dial(network, addr)
 			if err != nil {
 				return err
 			}
@@ -136,9 +151,11 @@ func (s *Stack) RestartService(i int) {
 	}
 }
 
-// ServiceAddr and ServiceAdminURL are those of the i-th replica's data plane and admin listener.
-func (s *Stack) ServiceAddr(i int) string     { return s.replicas[i].data.Addr() }
-func (s *Stack) ServiceAdminURL(i int) string { return "http://" + s.replicas[i].admin.Addr() }
+// ServiceAddr is the i-th replica's data plane: host:port, or unix:/path.
+func (s *Stack) ServiceAddr(i int) string { return s.replicas[i].data }
+
+// ServiceAdminURL is the one of the i-th replica's admin listener.
+func (s *Stack) ServiceAdminURL(i int) string { return "http://" + s.replicas[i].admin }
 
 // ServicePID is the i-th replica's process id.
 func (s *Stack) ServicePID(i int) int { s.t.Helper(); return s.running(i).cmd.Process.Pid }

@@ -9,7 +9,7 @@ pinned :=
 endif
 
 BUF := go tool -modfile=tools/go.mod buf
-FUZZTIME := 5s
+FUZZTIME := 10000x
 TESTFLAGS :=
 
 .PHONY: help tools build imports generate lint test fuzz bench demo up clean
@@ -42,7 +42,7 @@ lint: imports ## gofmt, vet, staticcheck, buf lint, and whether generated code i
 test: tools ## all tests, those on the real Envoy included
 	go test -race -timeout 8m $(TESTFLAGS) ./...
 
-fuzz: ## each fuzz target for FUZZTIME
+fuzz: ## each fuzz target, FUZZTIME inputs each
 	scripts/fuzz $(FUZZTIME)
 
 bench: ## all benchmarks

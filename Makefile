@@ -45,8 +45,8 @@ test: tools ## all tests, those on the real Envoy included
 fuzz: ## each fuzz target, FUZZTIME inputs each
 	scripts/fuzz $(FUZZTIME)
 
-bench: ## all benchmarks
-	go test -run '^$$' -bench . -benchmem ./...
+bench: $(pinned) ## what Verdict costs, beside yardsticks
+	go run ./test/bench $(BENCH)
 
 demo: $(pinned) ## what Verdict says to many failures, on the real Envoy
 	@go run ./demo

@@ -11,12 +11,32 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/verdictproxy/verdict/test/upstream"
 )
 
 // HopFile returns the path of envoy/hop.yaml.
 func HopFile() (string, error) {
 	root, err := Root()
 	return filepath.Join(root, "envoy", "hop.yaml"), err
+}
+
+// loadHop reads envoy/hop.yaml.
+func loadHop(up *upstream.Server) (*Config, error) {
+	file, err := HopFile()
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	c, err := parseConfig(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	c.Upstream = up
+	return c, nil
 }
 
 func (s *Stack) startEnvoy() error {
@@ -57,19 +77,10 @@ func (s *Stack) startEnvoy() error {
 
 // writeConfig makes Envoy's configuration out of envoy/hop.yaml.
 func (s *Stack) writeConfig(binary string) error {
-	file, err := HopFile()
+	c, err := loadHop(s.Upstream)
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	c, err := parseConfig(text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	c.Upstream = s.Upstream
 	if s.Addr, err = s.freeAddr(); err != nil {
 		return err
 	}
@@ -83,9 +94,10 @@ func (s *Stack) writeConfig(binary string) error {
 		patches = append(patches, envoy136)
 	}
 	if err := c.apply(append(patches, s.options.Patches...)); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		return err
 	}
-	if text, err = c.YAML(); err != nil {
+	text, err := c.YAML()
+	if err != nil {
 		return err
 	}
 	s.ConfigFile = filepath.Join(s.dir, "envoy.yaml")

@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -12,15 +11,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func hop(t *testing.T) *Config {
 	t.Helper()
-	file, err := HopFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := parseConfig(text)
+	c, err := loadHop(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

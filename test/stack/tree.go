@@ -43,12 +43,12 @@ func (c *Config) apply(patches []Patch) error {
 			return err
 		}
 		if err = p.Apply(c); err != nil {
-			return fmt.Errorf("patch %q: %w", p.Name, err)
+			return fmt.Errorf("envoy/hop.yaml: patch %q: %w", p.Name, err)
 		}
 		var after []byte
 		after, err = json.Marshal(c.root)
 		if bytes.Equal(before, after) {
-			return fmt.Errorf("patch %q changes nothing", p.Name)
+			return fmt.Errorf("envoy/hop.yaml: patch %q changes nothing", p.Name)
 		}
 		before = after
 	}

@@ -1,0 +1,86 @@
+package integration
+
+import (
+	"testing"
+
+	"github.com/verdictproxy/verdict/test/stack"
+)
+
+var webSocket = []string{"connection: Upgrade", "upgrade: websocket", "sec-websocket-version: 13", "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ=="}
+
+// besideUpgrade runs a POST, and while the upstream works on it asks for a WebSocket that is refused.
+func besideUpgrade(t *testing.T, s *stack.Stack) (post, upgrade stack.Answer) {
+	t.Helper()
+	r := stack.Request{Method: "POST", Host: "patient.example", ID: s.NewID(), Fault: "ok delay=1.5s", Body: "pay"}
+	running := send(t, s, r)
+	waitHits(t, s, r.ID, 1)
+	upgrade = s.Do(stack.Request{Host: "patient.example", Fault: "403", Header: webSocket})
+	return answered(t, running), upgrade
+}
+
+// A refused WebSocket is an answer like any other, and harms nobody on the connection between the hops.
+func TestTrapRefusedUpgrade(t *testing.T) {
+	t.Parallel()
+	t.Run("by the upstream", func(t *testing.T) {
+		t.Parallel()
+		s := startTrap(t, stack.Options{Patches: []stack.Patch{patient}})
+		post, upgrade := besideUpgrade(t, s)
+		if upgrade.Status != 403 {
+			t.Errorf("the WebSocket: status %d", upgrade.Status)
+		}
+		wantReport(t, upgrade, stack.Report{Verdict: "denied", Reason: "status_not_retryable", Evidence: "RESPONSE_RECEIVED", Execution: "EXECUTED", Attempts: "1"})
+		if post.Status != 200 {
+			t.Errorf("the POST beside it: status %d", post.Status)
+		}
+		wantHits(t, s, post, 1, 1)
+	})
+	t.Run("by the inner hop", func(t *testing.T) {
+		t.Parallel()
+		s := startTrap(t, stack.Options{Patches: []stack.Patch{patient, stack.NewPatch("no upgrades in the inner hop",
+			stack.Remove(stack.HCM("attempts")+"/upgrade_configs"))}})
+		post, upgrade := besideUpgrade(t, s)
+		if upgrade.Status != 403 {
+			t.Errorf("the WebSocket: status %d", upgrade.Status)
+		}
+		// The head has not seen it, so that not even the method is known.
+		wantReport(t, upgrade, stack.Report{Verdict: "ambiguous", Reason: "no_evidence", Evidence: "SENT_NO_RESPONSE", Execution: "UNKNOWN"})
+		wantHits(t, s, upgrade, 0, 0)
+		if post.Status != 200 {
+			t.Errorf("the POST beside it: status %d", post.Status)
+		}
+	})
+}
+
+// Without allow_connect a WebSocket is a malformed message to the inner hop. By Envoy's default that ends
+// the connection, and a POST that was being executed with it.
+func TestTrapRefusedUpgradeBite(t *testing.T) {
+	t.Parallel()
+	const http2 = "/http2_protocol_options/"
+	withoutConnect := stack.NewPatch("no allow_connect in the inner hop", stack.Remove(stack.HCM("attempts")+http2+"allow_connect"))
+	withoutOverride := stack.NewPatch("a malformed message ends the connection", stack.Remove(stack.HCM("attempts")+http2+"override_stream_error_on_invalid_http_message"))
+	t.Run("of the two cures one is left", func(t *testing.T) {
+		t.Parallel()
+		s := startTrap(t, stack.Options{Patches: []stack.Patch{patient, withoutConnect}})
+		post, upgrade := besideUpgrade(t, s)
+		if upgrade.Status != 502 {
+			t.Errorf("the WebSocket: status %d: the upstream's 403 has passed", upgrade.Status)
+		}
+		wantHits(t, s, upgrade, 0, 0)
+		if post.Status != 200 {
+			t.Errorf("the POST beside it: status %d", post.Status)
+		}
+	})
+	t.Run("none is left", func(t *testing.T) {
+		t.Parallel()
+		s := startTrap(t, stack.Options{Patches: []stack.Patch{patient, withoutConnect, withoutOverride}})
+		post, upgrade := besideUpgrade(t, s)
+		if upgrade.Status != 503 {
+			t.Errorf("the WebSocket: status %d", upgrade.Status)
+		}
+		if post.Status != 503 {
+			t.Errorf("the POST beside it: status %d: the trap does not bite", post.Status)
+		}
+		wantHits(t, s, post, 1, 1)
+		wantReport(t, post, finalized) // the promise holds even so
+	})
+}

@@ -18,8 +18,8 @@ const replayLimit = 1 << 20
 
 var bodyNotReplayable = stack.Report{Verdict: "denied", Reason: "body_not_replayable", Evidence: "RESPONSE_RECEIVED", Execution: "NOT_EXECUTED", Attempts: "1"}
 
-// retryNotExecuted is what the judge says for the case that router A does not do what it was told.
-var retryNotExecuted = stack.Report{Verdict: "denied", Reason: "retry_not_executed", Evidence: "RESPONSE_RECEIVED", Execution: "NOT_EXECUTED", Attempts: "1"}
+// yesNotObeyed is what the judge says for the case that router A does not do what it was told.
+var yesNotObeyed = stack.Report{Verdict: "denied", Reason: "retry_not_executed", Evidence: "RESPONSE_RECEIVED", Execution: "NOT_EXECUTED", Attempts: "1"}
 
 // A body up to the replay limit is sent again, byte for byte; one byte more, and the request is sent
 // once. It is all the same in which protocol it comes and goes, and whether its length is announced.
@@ -120,7 +120,7 @@ func TestBodyLimitThatVerdictDoesNotKnow(t *testing.T) {
 			if a.Status != 429 {
 				t.Errorf("status %d", a.Status)
 			}
-			wantReport(t, a, retryNotExecuted)
+			wantReport(t, a, yesNotObeyed)
 			wantHits(t, s, a, 1, 0)
 			wantNothingInternal(t, a)
 		})
@@ -136,7 +136,7 @@ func TestBodyLimitWithoutTheCure(t *testing.T) {
 		metadata("attempts", "judge", "x-verdict-replay-limit", "16777216"))}})
 	r := stack.Request{Method: "POST", Fault: "429, ok", Body: string(upstream.Body(replayLimit + 1))}
 	a := s.Do(r)
-	wantReport(t, a, retryNotExecuted)
+	wantReport(t, a, yesNotObeyed)
 	wantHits(t, s, a, 1, 0)
 	wantReplayed(t, s, s.DoH2(r), r.Body)
 }

@@ -166,7 +166,7 @@ func TestBodyPassesLimitAfterTheYes(t *testing.T) {
 				if a.Status != 429 {
 					t.Errorf("status %d: %s", a.Status, a.Body)
 				}
-				wantReport(t, a, retryNotExecuted)
+				wantReport(t, a, yesNotObeyed)
 				wantHits(t, s, a, 1, 0)
 				wantNothingInternal(t, a)
 			})

@@ -32,11 +32,12 @@ imports:
 generate: imports ## generate the Go code of api/proto
 	$(BUF) generate
 
-lint: imports ## gofmt, vet, staticcheck, buf lint, and whether generated code is current
+lint: imports ## gofmt, vet, staticcheck, buf lint, buf breaking, and whether generated code is current
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted by gofmt:"; echo "$$files"; exit 1; fi
 	go vet ./...
 	go tool staticcheck ./...
 	$(BUF) lint
+	scripts/check-breaking
 	scripts/check-generated
 
 test: tools ## all tests, those on the real Envoy included

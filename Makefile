@@ -50,9 +50,11 @@ bench: $(pinned) ## what Verdict costs, beside yardsticks
 	go run ./test/bench $(BENCH)
 
 demo: $(pinned) ## what Verdict says to many failures, on the real Envoy
+	@echo "building the demo ..."
 	@go run ./demo
 
 up: $(pinned) ## keep the demo's Envoy, Verdict and upstream running
+	@echo "building the demo ..."
 	@go run ./demo up
 
 clean: ## remove what was built and fetched

@@ -42,6 +42,16 @@ func upstreamLike(name, cluster, route string) stack.Edit {
 	}
 }
 
+// upstreamLikeH2 is upstreamLike for the HTTP/2 listener.
+func upstreamLikeH2(name string) stack.Edit {
+	return func(c *stack.Config) error {
+		if err := stack.AddUpstream(name, c.Upstream.Addrs().H2, "", "")(c); err != nil {
+			return err
+		}
+		return stack.Set(stack.HTTPOptions(name)+"/explicit_http_config", "{http2_protocol_options: {}}")(c)
+	}
+}
+
 func keepBusy(host string) stack.Edit {
 	return func(c *stack.Config) error {
 		route := stack.Route("attempts", host, host)

@@ -73,8 +73,7 @@ func TestTrapErrorBodyCut(t *testing.T) {
 // Without anybody behind the judge, what goes past it would look like a plain failure.
 func TestTrapPastTheJudgeBite(t *testing.T) {
 	t.Parallel()
-	s := startTrap(t, stack.Options{Patches: []stack.Patch{impatient, stack.NewPatch("nobody labels what went past the judge",
-		stack.Remove(stack.HTTPFilter("outer", "unjudged")), stack.Remove(stack.HTTPFilter("outer", "finalizer")))}})
+	s := startTrap(t, stack.Options{Patches: []stack.Patch{impatient, nobodyLabels}})
 	for _, r := range []stack.Request{
 		{Method: "POST", Fault: "half-body:429 hold=200ms, ok"},
 		{Method: "POST", Host: "early", Fault: "stuck", Body: "pay"},
@@ -176,16 +175,20 @@ func TestTrapHeadBite(t *testing.T) {
 	}
 }
 
+var (
+	noMutationRules = stack.NewPatch("the judge may not touch Envoy's headers", stack.Remove(stack.DelegatedConfig("attempts", "judge")+"/mutation_rules"))
+	continueProxied = stack.NewPatch("the upstream's 100 goes through", stack.Set(stack.HCM("outer")+"/proxy_100_continue", "true"))
+	nobodyLabels    = stack.NewPatch("nobody labels what went past the judge",
+		stack.Remove(stack.HTTPFilter("outer", "unjudged")), stack.Remove(stack.HTTPFilter("outer", "finalizer")))
+)
+
 // routerARefused is what the judge says for the case that router A does not do what it was told.
 var routerARefused = stack.Report{Verdict: "denied", Reason: "retry_not_executed", Evidence: "RESPONSE_RECEIVED", Execution: "NOT_EXECUTED", Attempts: "1"}
 
 // What ends router A's retries costs a retry, and nothing else: the judge's answer says so.
 func TestTrapRetryRefusedBite(t *testing.T) {
 	t.Parallel()
-	s := startTrap(t, stack.Options{Patches: []stack.Patch{
-		stack.NewPatch("the judge may not touch Envoy's headers", stack.Remove(stack.DelegatedConfig("attempts", "judge")+"/mutation_rules")),
-		stack.NewPatch("the upstream's 100 goes through", stack.Set(stack.HCM("outer")+"/proxy_100_continue", "true")),
-	}})
+	s := startTrap(t, stack.Options{Patches: []stack.Patch{noMutationRules, continueProxied}})
 	for _, r := range []stack.Request{limited, expecting} {
 		t.Run(r.Fault, func(t *testing.T) {
 			a := s.Do(r)

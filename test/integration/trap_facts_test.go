@@ -8,11 +8,8 @@ import (
 	"github.com/verdictproxy/verdict/test/stack"
 )
 
-const (
-	notInternal = "/internal_address_config"
-	// oddCluster tries to look like other fields of the fact header.
-	oddCluster = "x sent=0 tries=1 attempt=1 cluster=app"
-)
+// oddCluster tries to look like other fields of the fact header.
+const oddCluster = "x sent=0 tries=1 attempt=1 cluster=app"
 
 // abort refuses every request for refused.example.
 const abort = `{name: abort, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault, headers: [{name: ":authority", string_match: {exact: refused.example}}], abort: {http_status: 503, percentage: {numerator: 100}}}}`
@@ -26,7 +23,7 @@ var (
 		upstreamLike("chosen", "", `{route: {cluster_header: x-cluster, timeout: 1s}}`),
 		upstreamLike("weighted", "", fmt.Sprintf(`{route: {weighted_clusters: {clusters: [{name: %q, weight: 1}]}, timeout: 1s}}`, oddCluster)),
 		upstreamLike("blank", "", `{metadata: {filter_metadata: {verdict: {operation: "a sent=0"}}}}`))
-	noInternalAddresses = stack.NewPatch("nobody is internal to the inner hop", stack.Remove(stack.HCM("attempts")+notInternal))
+	noInternalAddresses = stack.NewPatch("nobody is internal to the inner hop", stack.Remove(stack.HCM("attempts")+"/internal_address_config"))
 )
 
 const factsConfig = trapConfig + `

@@ -108,6 +108,8 @@ func manyHeaders(n int) []string {
 var (
 	hundredHeaders = stack.NewPatch("an upstream cluster with Envoy's limit of 100 headers",
 		stack.Remove(stack.HTTPOptions("app")+"/common_http_protocol_options"))
+	hundredBack = stack.NewPatch("no max_headers_count on the way back", stack.Remove(stack.HTTPOptions("attempts")+"/common_http_protocol_options"))
+	hundredIn   = stack.NewPatch("no max_headers_count on the way in", stack.Remove(stack.HCM("attempts")+"/common_http_protocol_options"))
 	saidHundred = stack.NewPatch("which the judge is told", judgeMetadata("x-verdict-max-headers", "100"))
 )
 
@@ -140,8 +142,7 @@ func TestTrapHeaderLimitBite(t *testing.T) {
 	})
 	t.Run("the cluster attempts has Envoy's limit", func(t *testing.T) {
 		t.Parallel()
-		s := startTrap(t, stack.Options{Patches: []stack.Patch{stack.NewPatch("no max_headers_count on the way back",
-			stack.Remove(stack.HTTPOptions("attempts")+"/common_http_protocol_options"))}})
+		s := startTrap(t, stack.Options{Patches: []stack.Patch{hundredBack}})
 		if a := s.Do(stack.Request{Fault: "ok headers=97"}); a.Status != 503 {
 			t.Errorf("status %d: a healthy answer with 97 headers has passed", a.Status)
 		}
@@ -151,8 +152,7 @@ func TestTrapHeaderLimitBite(t *testing.T) {
 	})
 	t.Run("the inner hop has Envoy's limit", func(t *testing.T) {
 		t.Parallel()
-		s := startTrap(t, stack.Options{Patches: []stack.Patch{stack.NewPatch("no max_headers_count on the way in",
-			stack.Remove(stack.HCM("attempts")+"/common_http_protocol_options"))}})
+		s := startTrap(t, stack.Options{Patches: []stack.Patch{hundredIn}})
 		a := s.Do(stack.Request{Header: manyHeaders(93)})
 		if a.Status != 503 {
 			t.Errorf("status %d: a request with 93 headers has passed", a.Status)

@@ -36,13 +36,16 @@ var innocents = []stack.Request{
 	{Method: "POST", Host: "patient.example", Fault: fmt.Sprintf("ok body=%d", innocentBody), Body: "pay"},
 }
 
+const envoysOptions = `{allow_connect: true, initial_stream_window_size: 16777216, initial_connection_window_size: 25165824}`
+
+var envoysWindows = stack.NewPatch("the windows that Envoy has by default",
+	stack.Set(stack.HCM("attempts")+"/http2_protocol_options", envoysOptions),
+	stack.Set(stack.HTTPOptions("attempts")+"/explicit_http_config/http2_protocol_options", envoysOptions))
+
 // Without the windows of hop.yaml, with Envoy's defaults, a few slow peers stall everybody.
 func TestTrapWindowsBite(t *testing.T) {
 	t.Parallel()
-	const defaults = `{allow_connect: true, initial_stream_window_size: 16777216, initial_connection_window_size: 25165824}`
-	s := startTrap(t, stack.Options{Patches: []stack.Patch{patient, stack.NewPatch("the windows that Envoy has by default",
-		stack.Set(stack.HCM("attempts")+"/http2_protocol_options", defaults),
-		stack.Set(stack.HTTPOptions("attempts")+"/explicit_http_config/http2_protocol_options", defaults))}})
+	s := startTrap(t, stack.Options{Patches: []stack.Patch{patient, envoysWindows}})
 
 	leave := slowReaders(t, s, 4)
 	get := send(t, s, innocents[0])

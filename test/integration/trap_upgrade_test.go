@@ -8,6 +8,13 @@ import (
 
 var webSocket = []string{"connection: Upgrade", "upgrade: websocket", "sec-websocket-version: 13", "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ=="}
 
+var (
+	withoutUpgrades = stack.NewPatch("no upgrades in the inner hop", stack.Remove(stack.HCM("attempts")+"/upgrade_configs"))
+	withoutConnect  = stack.NewPatch("no allow_connect in the inner hop", stack.Remove(stack.HCM("attempts")+"/http2_protocol_options/allow_connect"))
+	withoutOverride = stack.NewPatch("a malformed message ends the connection",
+		stack.Remove(stack.HCM("attempts")+"/http2_protocol_options/override_stream_error_on_invalid_http_message"))
+)
+
 // besideUpgrade runs a POST, and while the upstream works on it asks for a WebSocket that is refused.
 func besideUpgrade(t *testing.T, s *stack.Stack) (post, upgrade stack.Answer) {
 	t.Helper()
@@ -36,8 +43,7 @@ func TestTrapRefusedUpgrade(t *testing.T) {
 	})
 	t.Run("by the inner hop", func(t *testing.T) {
 		t.Parallel()
-		s := startTrap(t, stack.Options{Patches: []stack.Patch{patient, stack.NewPatch("no upgrades in the inner hop",
-			stack.Remove(stack.HCM("attempts")+"/upgrade_configs"))}})
+		s := startTrap(t, stack.Options{Patches: []stack.Patch{patient, withoutUpgrades}})
 		post, upgrade := besideUpgrade(t, s)
 		if upgrade.Status != 403 {
 			t.Errorf("the WebSocket: status %d", upgrade.Status)
@@ -55,9 +61,6 @@ func TestTrapRefusedUpgrade(t *testing.T) {
 // the connection, and a POST that was being executed with it.
 func TestTrapRefusedUpgradeBite(t *testing.T) {
 	t.Parallel()
-	const http2 = "/http2_protocol_options/"
-	withoutConnect := stack.NewPatch("no allow_connect in the inner hop", stack.Remove(stack.HCM("attempts")+http2+"allow_connect"))
-	withoutOverride := stack.NewPatch("a malformed message ends the connection", stack.Remove(stack.HCM("attempts")+http2+"override_stream_error_on_invalid_http_message"))
 	t.Run("of the two cures one is left", func(t *testing.T) {
 		t.Parallel()
 		s := startTrap(t, stack.Options{Patches: []stack.Patch{patient, withoutConnect}})

@@ -8,6 +8,8 @@ envoys := $(filter-out $(pinned),$(envoys))
 pinned :=
 endif
 
+servers := $(patsubst scripts/%.txt,.tools/%,$(wildcard scripts/redis-*.txt scripts/valkey-*.txt))
+
 BUF := go tool -modfile=tools/go.mod buf
 FUZZTIME := 10000x
 TESTFLAGS :=
@@ -17,10 +19,13 @@ TESTFLAGS :=
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-tools: $(envoys) ## fetch the pinned Envoys
+tools: $(envoys) $(servers) ## fetch the pinned Envoys, Redis and Valkey
 
 .tools/envoy-%:
 	@scripts/fetch-envoy $*
+
+.tools/redis-% .tools/valkey-%:
+	@scripts/fetch-redis $(notdir $@)
 
 build: ## build bin/extproc, static
 	CGO_ENABLED=0 go build -trimpath -o bin/extproc ./cmd/extproc

@@ -1,0 +1,362 @@
+package redis
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/verdictproxy/verdict/pkg/budget"
+)
+
+// A core is what one process holds of one account, and decides about it. It has no lock, no clock and
+// no connection: time is an argument (monotonic nanoseconds), requests come out, replies go in.
+//
+// A milli-token that is deposited here is in exactly one place: pending, where it can pay for a local
+// grant; in flight, where it cannot; or gone to the server. So whatever becomes of the server, it pays
+// once. A token that was leased is in the pool, granted, or on its way back.
+type core struct {
+	settings budget.Settings
+	width    int64 // ns
+	hold     int64 // ns for which unused tokens are kept at least: the flush period
+
+	pending  []coin // oldest first
+	pool     []lot  // earned before reserve, each by deadline
+	inFlight *request
+	failed   bool // inFlight's outcome is not known
+	sequence uint64
+
+	epoch  string
+	epochs uint8 // how often epoch has changed
+
+	left struct { // what the latest reply left on the server
+		milli, reserve, at int64
+		known              bool
+	}
+	demand struct{ period, now, before int64 } // tokens granted in this period of hold, and in the one before
+}
+
+// A coin is what was deposited in one bucket's width, dated by its first deposit.
+type coin struct{ at, milli int64 }
+
+// maxMilli bounds what is deposited here or held there; what goes beyond is lost.
+const maxMilli = 1_000_000_000_000_000
+
+// maxWant bounds a lease.
+const maxWant = 100_000
+
+func newCore(s budget.Settings, hold int64) core {
+	return core{settings: s, width: int64(s.Interval) / budget.Buckets, hold: hold}
+}
+
+func (c *core) interval() int64 { return int64(c.settings.Interval) }
+
+func (c *core) deposit(now, milli int64) {
+	if milli <= 0 {
+		return
+	}
+	c.expire(now)
+	milli = min(milli, maxMilli-c.pendingMilli())
+	if n := len(c.pending); n > 0 && now < c.pending[n-1].at+c.width {
+		c.pending[n-1].milli += milli
+		return
+	}
+	c.pending = append(c.pending, coin{now, milli})
+}
+
+func (c *core) pendingMilli() (sum int64) {
+	for _, p := range c.pending {
+		sum += p.milli
+	}
+	return sum
+}
+
+// expire drops what is dead, but keeps reserve tokens that nobody spent: they can still go back.
+func (c *core) expire(now int64) {
+	dead := 0
+	for dead < len(c.pending) && c.pending[dead].at+c.interval() <= now {
+		dead++
+	}
+	if dead > 0 {
+		c.pending = slices.Delete(c.pending, 0, dead)
+	}
+	if len(c.pool) > 0 {
+		c.pool = slices.DeleteFunc(c.pool, func(l lot) bool {
+			return l.tokens == 0 || l.deadline <= now && (l.source == budget.SourceEarned || l.deadline+c.interval() <= now)
+		})
+	}
+}
+
+// A token is what a grant is made of.
+type token struct {
+	source   budget.Source
+	local    bool  // of pending
+	bucket   int64 // of Redis; of a local one the instant of its oldest deposit
+	deadline int64
+	epoch    uint8
+}
+
+// spend takes a leased token.
+func (c *core) spend(now int64) (token, bool) {
+	for i := range c.pool {
+		l := &c.pool[i]
+		if l.tokens > 0 && now < l.deadline {
+			l.tokens--
+			c.count(now)
+			return token{source: l.source, bucket: l.bucket, deadline: l.deadline, epoch: l.epoch}, true
+		}
+	}
+	return token{}, false
+}
+
+// spendLocal takes a token of deposits that were not flushed, the oldest first.
+func (c *core) spendLocal(now int64) (token, bool) {
+	c.expire(now)
+	if c.pendingMilli() < budget.Token {
+		return token{}, false
+	}
+	t := token{source: budget.SourceEarned, local: true, bucket: c.pending[0].at, deadline: c.pending[0].at + c.interval()}
+	due := int64(budget.Token)
+	for due > 0 {
+		paid := min(c.pending[0].milli, due)
+		c.pending[0].milli -= paid
+		due -= paid
+		if c.pending[0].milli == 0 {
+			c.pending = slices.Delete(c.pending, 0, 1)
+		}
+	}
+	c.count(now)
+	return t, true
+}
+
+func (c *core) count(now int64) {
+	c.turn(now)
+	c.demand.now++
+}
+
+func (c *core) turn(now int64) {
+	switch p := now / c.hold; {
+	case p == c.demand.period+1:
+		c.demand.period, c.demand.before, c.demand.now = p, c.demand.now, 0
+	case p > c.demand.period:
+		c.demand.period, c.demand.before, c.demand.now = p, 0, 0
+	}
+}
+
+// recent is how many tokens were granted in this period and the one before.
+func (c *core) recent(now int64) int64 {
+	c.turn(now)
+	return c.demand.now + c.demand.before
+}
+
+// giveBack takes a token whose deadline has not passed.
+func (c *core) giveBack(t token) {
+	if t.local {
+		i, _ := slices.BinarySearchFunc(c.pending, t.bucket, func(p coin, at int64) int { return cmp.Compare(p.at, at) })
+		if i < len(c.pending) && c.pending[i].at == t.bucket {
+			c.pending[i].milli += budget.Token
+			return
+		}
+		c.pending = slices.Insert(c.pending, i, coin{t.bucket, budget.Token})
+		return
+	}
+	c.put(lot{source: t.source, bucket: t.bucket, tokens: 1, deadline: t.deadline, epoch: t.epoch})
+}
+
+func (c *core) put(l lot) {
+	i := 0
+	for i < len(c.pool) && (c.pool[i].source < l.source || c.pool[i].source == l.source && c.pool[i].deadline < l.deadline) {
+		i++
+	}
+	if i < len(c.pool) && c.pool[i].source == l.source && c.pool[i].bucket == l.bucket && c.pool[i].deadline == l.deadline && c.pool[i].epoch == l.epoch {
+		c.pool[i].tokens += l.tokens
+		return
+	}
+	c.pool = slices.Insert(c.pool, i, l)
+}
+
+func (c *core) pooled(now int64) (earned, reserve int64) {
+	for _, l := range c.pool {
+		switch {
+		case now >= l.deadline:
+		case l.source == budget.SourceEarned:
+			earned += l.tokens
+		default:
+			reserve += l.tokens
+		}
+	}
+	return earned, reserve
+}
+
+// holds is what can be spent, here and, as the latest reply said, on the server.
+func (c *core) holds(now int64) (milli, reserve int64) {
+	c.expire(now)
+	earned, reserve := c.pooled(now)
+	milli = c.pendingMilli() + earned*budget.Token
+	if r := c.inFlight; r != nil {
+		for _, d := range r.deposits {
+			milli += d.milli
+		}
+		for _, l := range r.returns {
+			if l.source == budget.SourceEarned {
+				milli += l.tokens * budget.Token
+			} else {
+				reserve += l.tokens
+			}
+		}
+	}
+	if c.left.known && now < c.left.at+c.interval() {
+		milli, reserve = milli+c.left.milli, reserve+c.left.reserve
+	}
+	return milli, reserve
+}
+
+// worthAsking reports whether the server may have a token, as far as is known: the answer that it has
+// none is believed for budget.EmptyFor, unless what it had left and what is pending here make one.
+func (c *core) worthAsking(now int64) bool {
+	if !c.left.known || now-c.left.at >= int64(budget.EmptyFor) || c.left.reserve > 0 {
+		return true
+	}
+	return c.left.milli+c.pendingMilli() >= budget.Token
+}
+
+// needsFlush reports whether a request would bring something, or fetch what is likely to be needed.
+func (c *core) needsFlush(now int64) bool {
+	if c.inFlight != nil {
+		return c.failed
+	}
+	c.expire(now)
+	if len(c.pending) > 0 {
+		return true
+	}
+	recent := c.recent(now)
+	var have, back int64
+	for _, l := range c.pool {
+		alive := now < l.deadline
+		if alive {
+			have += l.tokens
+		}
+		if l.epoch == c.epochs && (!alive || have > recent) {
+			back += l.tokens
+		}
+	}
+	return back > 0 || recent > have && c.worthAsking(now)
+}
+
+// plan makes the next request, or nil where one is under way already. waiting is how many decisions
+// wait for a token; all means that everything goes back.
+func (c *core) plan(now int64, v view, waiting int64, all bool) *request {
+	c.expire(now)
+	if c.inFlight != nil && !c.failed {
+		return nil
+	}
+	if r := c.inFlight; r != nil {
+		// The same again, with its sequence and its epoch; it asks for nothing.
+		c.failed = false
+		if r.epoch == v.epoch && !v.reset && now < r.made+c.interval() {
+			again := *r
+			again.anchor, again.want, again.planned = v.anchor, 0, now
+			c.inFlight = &again
+			return &again
+		}
+		c.inFlight = nil // dead, or for an epoch that has ended
+	}
+	r := &request{view: v, settings: c.settings, made: now, planned: now}
+	recent := c.recent(now)
+	if earned, reserve := c.pooled(now); all {
+		recent = 0
+	} else if waiting > 0 {
+		r.want = waiting + recent
+	} else {
+		r.want = max(recent-earned-reserve, 0)
+	}
+	r.want = min(r.want, maxWant)
+	if v.anchor.known() && v.epoch != "" && !v.reset {
+		r.deposits = c.takePending(v)
+		if c.epoch == v.epoch {
+			r.returns = c.takeSurplus(now, recent)
+		}
+	}
+	if len(r.deposits)+len(r.returns) > 0 {
+		c.sequence++
+		r.sequence = c.sequence
+	}
+	c.inFlight = r
+	return r
+}
+
+func (c *core) takePending(v view) []deposit {
+	us := c.width / 1000
+	var out []deposit
+	for _, p := range c.pending {
+		b := v.anchor.low(p.at) / us
+		if n := len(out); n > 0 && out[n-1].bucket == b {
+			out[n-1].milli += p.milli
+			continue
+		}
+		out = append(out, deposit{b, p.milli})
+	}
+	c.pending = c.pending[:0]
+	return out
+}
+
+// takeSurplus takes from the pool what is not expected to be needed, the youngest first, and what
+// cannot be spent any more but still counts as spent.
+func (c *core) takeSurplus(now, keep int64) (out []lot) {
+	for _, l := range c.pool {
+		if now < l.deadline {
+			keep -= l.tokens
+		}
+	}
+	surplus := max(-keep, 0)
+	for i := len(c.pool) - 1; i >= 0; i-- {
+		l := &c.pool[i]
+		if l.epoch != c.epochs {
+			continue
+		}
+		n := l.tokens
+		if now < l.deadline {
+			n = min(n, surplus)
+			surplus -= n
+		}
+		if n > 0 {
+			l.tokens -= n
+			back := *l
+			back.tokens = n
+			out = append(out, back)
+		}
+	}
+	return out
+}
+
+// onReply takes in the reply to the request under way, which was sent at the monotonic instant sent.
+// A lease that came while the server's clock stepped is not spent.
+func (c *core) onReply(sent, recv int64, r *reply, stepped bool) {
+	c.inFlight, c.failed = nil, false
+	if r.epoch != c.epoch {
+		c.epoch = r.epoch
+		c.epochs++
+	}
+	c.left.milli, c.left.reserve, c.left.at, c.left.known = r.earned, r.reserve, recv, true
+	if stepped {
+		return
+	}
+	us := c.width / 1000
+	for _, l := range r.lots {
+		expiry := (l.bucket + budget.Buckets) * us
+		if l.source == budget.SourceReserve {
+			expiry = (l.bucket + 1) * us
+		}
+		lives := (expiry - r.time) * 1000
+		l.deadline, l.epoch = sent+lives-drift(lives), c.epochs
+		c.put(l)
+	}
+}
+
+// onFailure notes that nobody knows what became of the request under way. What it brought is kept for
+// the same request again; a lease that it may have got counts as spent.
+func (c *core) onFailure() {
+	if c.inFlight != nil && c.inFlight.sequence > 0 {
+		c.failed = true
+		return
+	}
+	c.inFlight = nil
+}

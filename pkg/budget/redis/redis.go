@@ -1,0 +1,321 @@
+// Package redis is one budget for any number of processes, kept by a Redis or Valkey server: the
+// payment law holds over all of them, dated by the server's clock.
+//
+// # Leases
+//
+// Deposits are added up here and flushed in batches, dated by a lower bound of the server's time.
+// Tokens come in small leases that follow the demand, each with the instant at which what paid for it
+// expires; it is spent only while an upper bound of the server's time lies before that. What is not
+// needed goes back. A call whose reply is lost is repeated with the same sequence number and asks for
+// nothing; a lease that may have been in the lost reply counts as spent.
+//
+// # Cut off
+//
+// While the server does not answer, deposits that were not flushed pay for grants here. They are either
+// flushed or spent here, never both, and there is no reserve here; so the law holds for the sum.
+//
+// # Where the law needs the operator
+//
+//   - Two masters at once may spend the reserve twice: set min-replicas-to-write.
+//   - An evicted key forgets what was spent: set maxmemory-policy noeviction. It is checked on connecting.
+//   - When the server's clock steps forward, a process that knew it before gives up the reserve until an
+//     interval has passed. One that began after the step cannot know, and where it is faster, the reserve
+//     may be spent once more. Steps below 1 ms are not seen.
+//   - A process must not be moved or frozen together with its monotonic clock (a suspended virtual
+//     machine) for longer than a lease lives.
+//
+// It is tested with Redis 6.2 and 7, and Valkey 9. The user needs the commands EVAL, EVALSHA, TIME, INFO,
+// TYPE, GET, SET, DEL, HGETALL, HSET, HDEL, PEXPIRE and PING, on keys that begin with Options.Prefix.
+package redis
+
+import (
+	"cmp"
+	"errors"
+	"hash/fnv"
+	"log/slog"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/verdictproxy/verdict/pkg/budget"
+)
+
+// Budget is a budget.Budget on a Redis server. Its upstreams are bounded as those of package memory
+// are: when there are MaxUpstreams accounts, one that has been idle here for an interval and 1/50 makes
+// room for a newcomer; when none is idle, newcomers share one account, named "", which has no reserve.
+// An evicted account's money stays on the server, where it dies in its own time.
+type Budget struct {
+	settings func(string) budget.Settings
+	clock    func() int64
+	log      *budget.EventLog
+	hooks    hooks
+	wait     int64
+	flush    int64
+	max      int
+	prefix   string
+	process  string
+	shared   *account
+
+	server   server
+	timeline timeline
+	down     atomic.Bool
+	running  sync.WaitGroup
+	done     chan struct{}
+	loop     sync.WaitGroup
+
+	mu       sync.Mutex // taken before an account's
+	accounts *simplelru.LRU[string, *account]
+	serial   int
+	now      int64 // the latest instant at which an account was opened or evicted
+	idleAt   int64 // no account is idle before this instant
+	closed   bool
+}
+
+var _ budget.Budget = (*Budget)(nil)
+
+// server is what a Budget needs of the connection. exec sends a request once and waits for its reply,
+// for a bounded time.
+type server interface {
+	exec(keys []string, r *request) (*reply, error)
+	close()
+}
+
+// hooks are told what happens; see Options.
+type hooks struct {
+	log      *slog.Logger
+	calls    func(d time.Duration, err error)
+	locally  func()
+	upOrDown func(up bool)
+}
+
+func (h hooks) local() {
+	if h.locally != nil {
+		h.locally()
+	}
+}
+
+// New opens a budget. An error is options that cannot be used; a server that is not there is none:
+// the budget then begins cut off. settings tells those of an upstream, as in package memory.
+func New(settings func(upstream string) budget.Settings, o Options) (*Budget, error) {
+	if err := o.fill(); err != nil {
+		return nil, err
+	}
+	c, err := newClient(&o)
+	if err != nil {
+		return nil, err
+	}
+	return open(settings, o, c), nil
+}
+
+func open(settings func(upstream string) budget.Settings, o Options, s server) *Budget {
+	if settings == nil {
+		settings = func(string) budget.Settings { return budget.DefaultSettings() }
+	}
+	b := &Budget{
+		settings: settings, clock: o.Clock, log: o.Log, max: o.MaxUpstreams, prefix: o.Prefix, process: o.process,
+		hooks: hooks{log: o.Logger, calls: o.OnCall, locally: o.OnLocalGrant, upOrDown: o.OnConnected},
+		wait:  int64(o.Wait), flush: int64(o.Flush),
+		server: s, done: make(chan struct{}),
+	}
+	b.accounts, _ = simplelru.NewLRU[string, *account](o.MaxUpstreams, nil) // fails for a size <= 0 only
+	sharing := budget.DefaultSettings()
+	sharing.Reserve = 0
+	b.now, b.idleAt = b.clock(), math.MinInt64
+	b.shared = b.open("", sharing)
+	b.shared.probe()
+	b.loop.Go(b.tick)
+	return b
+}
+
+// open makes an account; b.mu is held, or b is not yet known to anybody.
+func (b *Budget) open(upstream string, s budget.Settings) *account {
+	b.serial++
+	h := fnv.New32a()
+	h.Write([]byte(upstream))
+	shard := int(h.Sum32() % shards)
+	// All keys of a shard have one hash tag. The name is escaped, for a brace would end the tag.
+	tag := b.prefix + "{" + strconv.Itoa(shard) + "}:"
+	name := url.QueryEscape(upstream)
+	a := &account{
+		budget: b, upstream: upstream, shard: shard, serial: b.serial, settings: s, wake: make(chan struct{}),
+		keys:    []string{tag + "account:" + name, tag + "epoch", tag + "sequence:" + b.process + ":" + name},
+		touched: b.now,
+	}
+	a.core = b.newCore(s)
+	return a
+}
+
+func (b *Budget) newCore(s budget.Settings) core {
+	if s.IsNever() || s.IsUnlimited() {
+		s = budget.Settings{Interval: budget.DefaultSettings().Interval}
+	}
+	return newCore(s, b.flush)
+}
+
+// Account is documented at budget.Budget.
+func (b *Budget) Account(upstream string) budget.Account {
+	if a := b.resolve(upstream); a != nil && a != b.shared {
+		return a
+	}
+	return newcomer{b, strings.Clone(upstream)}
+}
+
+// resolve finds the account that stands for an upstream at this moment; nil when closed.
+func (b *Budget) resolve(upstream string) *account {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	if upstream == "" {
+		return b.shared
+	}
+	if a, ok := b.accounts.Get(upstream); ok {
+		return a
+	}
+	b.now = max(b.now, b.clock())
+	if b.accounts.Len() >= b.max && !b.evict(b.now) {
+		return b.shared
+	}
+	upstream = strings.Clone(upstream)
+	a := b.open(upstream, b.settings(upstream))
+	b.accounts.Add(upstream, a)
+	return a
+}
+
+// evict removes one idle account, if there is any.
+func (b *Budget) evict(now int64) bool {
+	if now < b.idleAt {
+		return false
+	}
+	idleAt := int64(math.MaxInt64)
+	for _, a := range b.accounts.Values() { // least recently resolved first
+		retired, at := a.retireIdle(now)
+		if retired {
+			b.accounts.Remove(a.upstream)
+			return true
+		}
+		idleAt = min(idleAt, at)
+	}
+	b.idleAt = idleAt // use only moves it later, so no scan is needed before
+	return false
+}
+
+// all is every account, the shared one last.
+func (b *Budget) all() []*account {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append(b.accounts.Values(), b.shared)
+}
+
+// tick flushes, or looks whether the server is there again.
+func (b *Budget) tick() {
+	ticker := time.NewTicker(time.Duration(b.flush))
+	defer ticker.Stop()
+	const probes = 250 * time.Millisecond
+	var probed time.Time
+	for {
+		select {
+		case <-b.done:
+			return
+		case <-ticker.C:
+		}
+		if b.down.Load() {
+			if time.Since(probed) >= probes {
+				b.shared.probe()
+				probed = time.Now()
+			}
+			continue
+		}
+		now := b.clock()
+		for _, a := range b.all() {
+			a.tick(now)
+		}
+	}
+}
+
+// outcome of a call. The first failure cuts the process off, the first success ends that.
+func (b *Budget) outcome(d time.Duration, err error) {
+	if b.hooks.calls != nil {
+		b.hooks.calls(d, err)
+	}
+	if errors.Is(err, errClosed) || !b.down.CompareAndSwap(err == nil, err != nil) {
+		return
+	}
+	if b.hooks.upOrDown != nil {
+		b.hooks.upOrDown(err == nil)
+	}
+	if b.hooks.log == nil {
+		return
+	}
+	if err != nil {
+		b.hooks.log.Warn("the budget's Redis does not answer: retries are paid by this process's own first attempts alone", "error", err)
+	} else {
+		b.hooks.log.Info("the budget's Redis answers again")
+	}
+}
+
+// Reload puts in force what settings says now, for all accounts, and refills none of them. Where the
+// interval changes, what this process holds of the account is dropped, and so is, by the server, what
+// the account has earned; its reserve counts as just spent.
+func (b *Budget) Reload() {
+	b.mu.Lock()
+	b.idleAt = math.MinInt64 // an interval may have become shorter
+	accounts := b.accounts.Values()
+	b.mu.Unlock()
+	for _, a := range accounts {
+		a.change(b.settings(a.upstream))
+	}
+}
+
+// List is documented at budget.Budget.
+func (b *Budget) List() []budget.State {
+	accounts := b.all()
+	var asked sync.WaitGroup
+	for _, a := range accounts {
+		asked.Go(func() { a.refresh(b.wait) })
+	}
+	asked.Wait()
+	var list []budget.State
+	for _, a := range accounts {
+		s, ok := a.look()
+		if ok && (a != b.shared || s.Firsts+s.Retries+s.Refused > 0) {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(x, y budget.State) int { return cmp.Compare(x.Upstream, y.Upstream) })
+	return list
+}
+
+// Close is documented at budget.Budget. What is held here goes back to the server, if that answers in
+// time. It returns nil, and leaves the event log's writer open.
+func (b *Budget) Close() error {
+	accounts := b.all()
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return nil
+	}
+	b.closed = true
+	b.accounts.Purge()
+	b.mu.Unlock()
+	close(b.done)
+	b.loop.Wait()
+	for _, a := range accounts {
+		a.retire()
+	}
+	b.running.Wait()
+	for _, a := range accounts {
+		a.finish()
+	}
+	b.running.Wait()
+	b.server.close()
+	return nil
+}

@@ -1,0 +1,183 @@
+// Package redistest starts real Redis and Valkey servers for tests.
+package redistest
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Binaries are the servers at hand by name, such as "redis-6.2.14": redis-server on the PATH, and those
+// that `make tools` fetches. None at all fails the test.
+func Binaries(t testing.TB) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	if path, err := exec.LookPath("redis-server"); err == nil {
+		found["redis-"+version(t, path)] = path
+	}
+	_, here, _, _ := runtime.Caller(0)
+	for _, pattern := range []string{"redis-*", "valkey-*"} {
+		paths, _ := filepath.Glob(filepath.Join(filepath.Dir(here), "../../../../.tools", pattern))
+		for _, path := range paths {
+			name := filepath.Base(path)
+			if _, ok := found[name]; !ok {
+				found[name] = path
+			}
+		}
+	}
+	if len(found) == 0 {
+		t.Fatal("no redis-server on the PATH and none in .tools: run make tools")
+	}
+	return found
+}
+
+func version(t testing.TB, path string) string {
+	t.Helper()
+	out, err := exec.Command(path, "--version").Output()
+	if err != nil {
+		t.Fatalf("%s --version: %v", path, err)
+	}
+	_, text, _ := strings.Cut(string(out), "v=")
+	text, _, _ = strings.Cut(text, " ")
+	return text
+}
+
+// Binary is redis-server on the PATH, else one that `make tools` fetches.
+func Binary(t testing.TB) string {
+	t.Helper()
+	if path, err := exec.LookPath("redis-server"); err == nil {
+		return path
+	}
+	found := Binaries(t)
+	names := make([]string, 0, len(found))
+	for name := range found {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return found[names[0]]
+}
+
+// Server is a running server without persistence, on a port of its own.
+type Server struct {
+	Address string // 127.0.0.1:port
+
+	t      testing.TB
+	binary string
+	dir    string
+	args   []string
+
+	mu      sync.Mutex
+	cmd     *exec.Cmd
+	stopped chan struct{} // closed when cmd has ended
+	output  *output
+}
+
+// Start starts the binary with more arguments of its command line, waits until it answers, and stops it
+// when the test ends.
+func Start(t testing.TB, binary string, args ...string) *Server {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Address: l.Addr().String(), t: t, binary: binary, dir: t.TempDir(), args: args}
+	l.Close()
+	s.Restart()
+	t.Cleanup(func() {
+		s.Kill()
+		if t.Failed() {
+			t.Logf("%s:\n%s", binary, s.output)
+		}
+	})
+	return s
+}
+
+// Restart starts the server anew, on the same port, with nothing in it. It must not be running.
+func (s *Server) Restart() {
+	s.t.Helper()
+	_, port, _ := net.SplitHostPort(s.Address)
+	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir, "--loglevel", "warning"}, s.args...)
+	cmd := exec.Command(s.binary, args...)
+	s.output = &output{}
+	cmd.Stdout, cmd.Stderr = s.output, s.output
+	// It must not outlive a test that is killed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	stopped := make(chan struct{})
+	begun := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the signal comes when the thread that began the process ends
+		defer runtime.UnlockOSThread()
+		begun <- cmd.Start()
+		_ = cmd.Wait()
+		close(stopped)
+	}()
+	if err := <-begun; err != nil {
+		s.t.Fatal(err)
+	}
+	s.mu.Lock()
+	s.cmd, s.stopped = cmd, stopped
+	s.mu.Unlock()
+	for range 500 {
+		if c, err := net.DialTimeout("tcp", s.Address, time.Second); err == nil {
+			c.Close()
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	s.t.Fatalf("%s does not answer at %s:\n%s", s.binary, s.Address, s.output)
+}
+
+// Kill ends the server at once, if it runs.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd != nil {
+		_ = s.cmd.Process.Kill()
+		<-s.stopped
+		s.cmd = nil
+	}
+}
+
+// Pause stops the server's process; it keeps its connections and answers nothing.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Continue ends a Pause.
+func (s *Server) Continue() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig os.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil {
+		return
+	}
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Error(fmt.Errorf("%v: %w", sig, err))
+	}
+}
+
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}

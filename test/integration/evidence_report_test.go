@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -155,14 +156,20 @@ func TestEvidenceUncertainOutcome(t *testing.T) {
 // While it drains, a process still says what is known, waits that fit go on, and nothing new is retried.
 func TestEvidenceUncertainOutcomeWhileDraining(t *testing.T) {
 	t.Parallel()
-	s := start(t, stack.Options{ExtprocArgs: []string{"--drain-time", "8s"}, Patches: []stack.Patch{
+	s := start(t, stack.Options{ExtprocArgs: []string{"--drain-time", "6s"}, Patches: []stack.Patch{
 		stack.NewPatch("Envoy does not notice the draining", stack.Set(stack.Cluster("verdict")+"/health_checks/0/interval", "60s"),
 			stack.Set(stack.Cluster("verdict")+"/health_checks/0/no_traffic_interval", "60s")),
 	}})
 	// Two waits begin before the draining: one fits into the drain time, and keeps the process alive.
 	fits, tooLong := make(chan stack.Answer, 1), make(chan stack.Answer, 1)
 	for wait, fault := range map[chan stack.Answer]string{fits: "429 retry-after=4, ok", tooLong: "429 retry-after=9, ok"} {
-		go func() { wait <- s.Do(stack.Request{Method: "POST", Fault: fault, Body: "pay"}) }()
+		go func() {
+			a, err := s.Try(context.Background(), stack.Request{Method: "POST", Fault: fault, Body: "pay"})
+			if err != nil {
+				t.Error(err)
+			}
+			wait <- a
+		}()
 	}
 	waitFor(t, "two answers are held", func() bool { return s.ServiceMetric(0, "verdict_waiting") == 2 })
 	s.TerminateService(0)

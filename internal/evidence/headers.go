@@ -1,6 +1,8 @@
 package evidence
 
 import (
+	"cmp"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
@@ -17,7 +19,7 @@ func (h Headers) Len() int { return len(h.list) }
 func (h Headers) Bytes() int {
 	n := 0
 	for _, v := range h.list {
-		n += len(v.GetKey()) + len(valueOf(v))
+		n += len(v.GetKey()) + cmp.Or(len(v.GetRawValue()), len(v.GetValue()))
 	}
 	return n
 }

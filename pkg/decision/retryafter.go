@@ -16,6 +16,9 @@ import (
 // fractional numbers, and whatever else is neither form, are absent; a date in the past is 0. A number
 // too large for a time.Duration gives the largest one, which is beyond any cap.
 func ParseRetryAfter(lines []string, date string, now time.Time) time.Duration {
+	if len(lines) == 0 {
+		return 0
+	}
 	base := now
 	if t, ok := parseHTTPDate(trimBlanks(date), now); ok {
 		base = t

@@ -133,7 +133,7 @@ func TestBodyLimitWithoutTheCure(t *testing.T) {
 	t.Parallel()
 	s := start(t, stack.Options{Config: quick, Patches: []stack.Patch{stack.NewPatch("no limit is set",
 		stack.Remove(stack.VirtualHost("outer", "all")+"/request_body_buffer_limit"),
-		metadata("attempts", "judge", "x-verdict-replay-limit", "16777216"))}})
+		streamMetadata("attempts", "judge", "x-verdict-replay-limit", "16777216"))}})
 	r := stack.Request{Method: "POST", Fault: "429, ok", Body: string(upstream.Body(replayLimit + 1))}
 	a := s.Do(r)
 	wantReport(t, a, yesNotObeyed)
@@ -141,8 +141,8 @@ func TestBodyLimitWithoutTheCure(t *testing.T) {
 	wantReplayed(t, s, s.DoH2(r), r.Body)
 }
 
-// metadata sets a value of the initial metadata of a filter's ext_proc streams.
-func metadata(listener, filter, key, value string) stack.Edit {
+// streamMetadata sets a value of the initial metadata of a filter's ext_proc streams.
+func streamMetadata(listener, filter, key, value string) stack.Edit {
 	return func(c *stack.Config) error {
 		path := stack.DelegatedConfig(listener, filter) + "/grpc_service/initial_metadata"
 		list, err := c.Get(path)

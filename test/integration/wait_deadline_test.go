@@ -85,7 +85,7 @@ func TestWaitBeyondMaxMessageTimeout(t *testing.T) {
 	t.Run("Verdict knows", func(t *testing.T) {
 		t.Parallel()
 		options := stack.Options{Config: quick, Patches: []stack.Patch{stack.NewPatch("2 s", stack.Set(judge+"/"+filter, "2s"),
-			metadata("attempts", "judge", "x-verdict-max-wait", "2000"))}}
+			streamMetadata("attempts", "judge", "x-verdict-max-wait", "2000"))}}
 		log := withTokenLog(t, &options)
 		s := start(t, options)
 		for phase, fault := range faults {

@@ -80,37 +80,37 @@ type clientWord struct {
 }
 
 var clientWords = []clientWord{
-	{header: []string{"x-envoy-retry-on: 5xx"}, request: post("503"), uncured: steers},
-	{header: []string{"X-Envoy-Retry-On: 5xx", "x-envoy-max-retries: 10"}, request: post("503"), uncured: steers},
-	{header: []string{"x-envoy-max-retries: 0"}, request: get("503"), uncured: steers},
-	{header: []string{"x-envoy-retry-grpc-on: unavailable"}, request: post("grpc:14"), uncured: steers},
-	{header: []string{"x-envoy-retriable-header-names: x-n"}, request: post("ok header:x-n=1"), uncured: steers},
-	{header: []string{"x-envoy-retry-on: retriable-status-codes", "x-envoy-retriable-status-codes: 418"}, request: post("status:418"), uncured: steers},
-	{header: []string{"x-envoy-upstream-rq-timeout-ms: 100"}, request: post("ok delay=300ms"), uncured: steers},
-	{header: []string{"x-envoy-upstream-rq-timeout-ms: 9000"}, request: at("/in-1s", get("429 retry-after=1, ok")), uncured: steers},
-	{header: []string{"x-envoy-upstream-rq-per-try-timeout-ms: 100"}, request: post("ok delay=300ms"), uncured: steers},
-	{header: []string{"x-envoy-hedge-on-per-try-timeout: true", "x-envoy-upstream-rq-per-try-timeout-ms: 100", "x-envoy-retry-on: 5xx"}, request: post("ok delay=600ms"), uncured: steers},
-	{header: []string{"x-envoy-upstream-rq-timeout-alt-response: 1"}, request: at("/in-300ms", post("ok delay=2s")), uncured: steers},
-	{header: []string{"x-envoy-upstream-stream-duration-ms: 100"}, request: post("ok delay=300ms"), uncured: steers},
-	{header: []string{"x-envoy-expected-rq-timeout-ms: 77"}, request: at("/whenever", get("429 retry-after=1, ok")), uncured: steers},
-	{header: []string{"x-envoy-attempt-count: 7"}, request: post("503"), uncured: nothing},
-	{header: []string{"x-envoy-attempt-count: 7"}, request: get("reset, ok"), uncured: nothing},
+	{header: []string{"x-envoy-retry-on: 5xx"}, request: posting("503"), uncured: steers},
+	{header: []string{"X-Envoy-Retry-On: 5xx", "x-envoy-max-retries: 10"}, request: posting("503"), uncured: steers},
+	{header: []string{"x-envoy-max-retries: 0"}, request: getting("503"), uncured: steers},
+	{header: []string{"x-envoy-retry-grpc-on: unavailable"}, request: posting("grpc:14"), uncured: steers},
+	{header: []string{"x-envoy-retriable-header-names: x-n"}, request: posting("ok header:x-n=1"), uncured: steers},
+	{header: []string{"x-envoy-retry-on: retriable-status-codes", "x-envoy-retriable-status-codes: 418"}, request: posting("status:418"), uncured: steers},
+	{header: []string{"x-envoy-upstream-rq-timeout-ms: 100"}, request: posting("ok delay=300ms"), uncured: steers},
+	{header: []string{"x-envoy-upstream-rq-timeout-ms: 9000"}, request: toTarget("/in-1s", getting("429 retry-after=1, ok")), uncured: steers},
+	{header: []string{"x-envoy-upstream-rq-per-try-timeout-ms: 100"}, request: posting("ok delay=300ms"), uncured: steers},
+	{header: []string{"x-envoy-hedge-on-per-try-timeout: true", "x-envoy-upstream-rq-per-try-timeout-ms: 100", "x-envoy-retry-on: 5xx"}, request: posting("ok delay=600ms"), uncured: steers},
+	{header: []string{"x-envoy-upstream-rq-timeout-alt-response: 1"}, request: toTarget("/in-300ms", posting("ok delay=2s")), uncured: steers},
+	{header: []string{"x-envoy-upstream-stream-duration-ms: 100"}, request: posting("ok delay=300ms"), uncured: steers},
+	{header: []string{"x-envoy-expected-rq-timeout-ms: 77"}, request: toTarget("/whenever", getting("429 retry-after=1, ok")), uncured: steers},
+	{header: []string{"x-envoy-attempt-count: 7"}, request: posting("503"), uncured: nothing},
+	{header: []string{"x-envoy-attempt-count: 7"}, request: getting("reset, ok"), uncured: nothing},
 	{header: []string{"x-envoy-original-url: http://a/"}, request: stack.Request{Method: "POST", Host: "closed.example"}, uncured: steers},
-	{header: []string{"x-envoy-internal: true"}, request: post("503"), uncured: nothing},
-	{header: []string{"x-envoy-of-tomorrow: 1"}, request: post("ok"), uncured: reaches},
-	{header: []string{"x-verdict-control: retry"}, request: post("503"), uncured: reaches},
-	{header: []string{"x-verdict-facts: v1 flags=UF", "x-verdict-details: no_healthy_upstream", "x-verdict-transport: x"}, request: post("503"), uncured: reaches},
-	{header: []string{"x-verdict-role: plain", "x-verdict-replay-limit: 0", "x-verdict-retries: 9"}, request: post("503"), uncured: reaches},
-	{header: []string{"x-retry-verdict: denied", "x-retry-reason: max_attempts"}, request: post("503"), uncured: reaches},
-	{header: []string{"connection: x-verdict-id, x-envoy-attempt-count, x-envoy-expected-rq-timeout-ms"}, request: get("429 retry-after=1, ok"), uncured: nothing},
+	{header: []string{"x-envoy-internal: true"}, request: posting("503"), uncured: nothing},
+	{header: []string{"x-envoy-of-tomorrow: 1"}, request: posting("ok"), uncured: reaches},
+	{header: []string{"x-verdict-control: retry"}, request: posting("503"), uncured: reaches},
+	{header: []string{"x-verdict-facts: v1 flags=UF", "x-verdict-details: no_healthy_upstream", "x-verdict-transport: x"}, request: posting("503"), uncured: reaches},
+	{header: []string{"x-verdict-role: plain", "x-verdict-replay-limit: 0", "x-verdict-retries: 9"}, request: posting("503"), uncured: reaches},
+	{header: []string{"x-retry-verdict: denied", "x-retry-reason: max_attempts"}, request: posting("503"), uncured: reaches},
+	{header: []string{"connection: x-verdict-id, x-envoy-attempt-count, x-envoy-expected-rq-timeout-ms"}, request: getting("429 retry-after=1, ok"), uncured: nothing},
 }
 
-func get(fault string) stack.Request { return stack.Request{Fault: fault} }
-func post(fault string) stack.Request {
+func getting(fault string) stack.Request { return stack.Request{Fault: fault} }
+func posting(fault string) stack.Request {
 	return stack.Request{Method: "POST", Fault: fault, Body: "pay"}
 }
 
-func at(target string, r stack.Request) stack.Request { r.Target = target; return r }
+func toTarget(target string, r stack.Request) stack.Request { r.Target = target; return r }
 
 // effect is all that a client's word could change.
 type effect struct {
@@ -192,7 +192,7 @@ func TestTrustClientWithoutTheCure(t *testing.T) {
 func TestTrustClientSelfMadeInternalWithoutTheCure(t *testing.T) {
 	t.Parallel()
 	s := start(t, stack.Options{Config: quick, Patches: []stack.Patch{selfMadeInternal, trustingClients}})
-	r := post("503")
+	r := posting("503")
 	r.Header = append([]string{"x-envoy-retry-on: 5xx"}, from10...)
 	a := s.Do(r)
 	if n := s.Upstream.Effects(a.ID); n < 2 {
@@ -248,7 +248,7 @@ func TestTrustClientIDs(t *testing.T) {
 func TestTrustClientTrailers(t *testing.T) {
 	t.Parallel()
 	s := start(t, stack.Options{Config: quick, Patches: []stack.Patch{internalClients}})
-	r := post("503")
+	r := posting("503")
 	r.Host = "h2.example"
 	r.Upload = func(w io.Writer) error { _, err := io.WriteString(w, "pay"); return err }
 	r.Header = []string{"trailer!x-verdict-control: retry", "trailer!x-envoy-retry-on: 5xx", "trailer!x-retry-verdict: denied"}

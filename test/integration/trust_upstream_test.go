@@ -64,7 +64,7 @@ func TestTrustUpstream(t *testing.T) {
 					for status, report := range map[string]stack.Report{"200": {}, "503": service.report} {
 						t.Run(strings.Join([]string{lie.name, host, status}, " "), func(t *testing.T) {
 							t.Parallel()
-							r := post("status:" + status + " " + lie.options)
+							r := posting("status:" + status + " " + lie.options)
 							r.Host = host
 							wantUnaffected(t, s, s.Do(r), status, report)
 							wantUnaffected(t, s, s.DoH2(r), status, report)
@@ -101,7 +101,7 @@ func wantUnaffected(t *testing.T, s *stack.Stack, a stack.Answer, status string,
 // Verdict's own talk reaches the client.
 func TestTrustUpstreamWithoutTheCure(t *testing.T) {
 	t.Parallel()
-	lie := post("status:503 lies " + lyingTrailers())
+	lie := posting("status:503 lies " + lyingTrailers())
 	lie.Host = "h2.example"
 	for _, down := range []bool{true, false} {
 		t.Run("no strip, down="+map[bool]string{true: "yes", false: "no"}[down], func(t *testing.T) {

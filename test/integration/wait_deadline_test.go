@@ -40,16 +40,16 @@ upstreams:
 		answer stack.Answer
 	}
 	cases := []*waitCase{
-		{name: "Retry-After beyond the deadline", host: "app", request: at("/in-1s", post("429 retry-after=2, ok")), report: notInTime("NOT_EXECUTED")},
-		{name: "the same of a GET answered 503", host: "late-429", request: at("/in-1s", get("503 retry-after=2, ok")), report: notInTime("UNKNOWN")},
-		{name: "no deadline", host: "timeless", request: at("/whenever", post("429 retry-after=2, ok")), least: 2 * time.Second},
-		{name: "the least backoff is beyond the deadline", host: "slow-to-return", request: get("503, ok"), report: notInTime("UNKNOWN")},
-		{name: "less than the minimum attempt budget is left", host: "demanding", request: get("503, ok"), report: notInTime("UNKNOWN")},
-		{name: "the minimum attempt budget is left", host: "content", request: get("503, ok")},
+		{name: "Retry-After beyond the deadline", host: "app", request: toTarget("/in-1s", posting("429 retry-after=2, ok")), report: notInTime("NOT_EXECUTED")},
+		{name: "the same of a GET answered 503", host: "late-429", request: toTarget("/in-1s", getting("503 retry-after=2, ok")), report: notInTime("UNKNOWN")},
+		{name: "no deadline", host: "timeless", request: toTarget("/whenever", posting("429 retry-after=2, ok")), least: 2 * time.Second},
+		{name: "the least backoff is beyond the deadline", host: "slow-to-return", request: getting("503, ok"), report: notInTime("UNKNOWN")},
+		{name: "less than the minimum attempt budget is left", host: "demanding", request: getting("503, ok"), report: notInTime("UNKNOWN")},
+		{name: "the minimum attempt budget is left", host: "content", request: getting("503, ok")},
 	}
 	// A backoff of up to a minute is bounded by what 3 s leave after 2 s.
 	for range 5 {
-		cases = append(cases, &waitCase{name: "a wide backoff", host: "wide", request: at("/in-3s", get("503, ok"))})
+		cases = append(cases, &waitCase{name: "a wide backoff", host: "wide", request: toTarget("/in-3s", getting("503, ok"))})
 	}
 	together(cases, func(c *waitCase) {
 		c.request.Host = c.host + ".example"
@@ -90,13 +90,13 @@ func TestWaitBeyondMaxMessageTimeout(t *testing.T) {
 		s := start(t, options)
 		for phase, fault := range faults {
 			t.Run(phase, func(t *testing.T) {
-				a := s.Do(post(fault + "retry-after=2, ok"))
+				a := s.Do(posting(fault + "retry-after=2, ok"))
 				wantReport(t, a, notInTime("NOT_EXECUTED"))
 				wantHits(t, s, a, 1, 0)
 				log.want(t, "app", 0, 0)
 			})
 		}
-		a := s.Do(post("429 retry-after=1, ok"))
+		a := s.Do(posting("429 retry-after=1, ok"))
 		if a.Status != 200 || a.Elapsed < time.Second {
 			t.Errorf("a wait that fits: status %d after %v", a.Status, a.Elapsed)
 		}
@@ -114,7 +114,7 @@ func TestWaitBeyondMaxMessageTimeout(t *testing.T) {
 			t.Run(phase, func(t *testing.T) {
 				before := s.ExtProcStat("attempts", "override_message_timeout_ignored")
 				granted, returned := log.tokens(t, "app")
-				a := s.Do(post(fault + "retry-after=3, ok"))
+				a := s.Do(posting(fault + "retry-after=3, ok"))
 				if a.Status != 429 {
 					t.Errorf("status %d", a.Status)
 				}

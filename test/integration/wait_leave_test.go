@@ -121,7 +121,7 @@ func TestWaitClientLeavesBeforeTheWait(t *testing.T) {
 	options := stack.Options{}
 	log := withTokenLog(t, &options)
 	s := start(t, options)
-	r := post("slow-body:429 hold=10s, ok")
+	r := posting("slow-body:429 hold=10s, ok")
 	r.ID = s.NewID()
 	leave := leaveByContext(s.Try, r)
 	if _, err := s.Upstream.WaitHits(t.Context(), r.ID, 1); err != nil {

@@ -45,8 +45,10 @@ lint: imports ## gofmt, vet, staticcheck, buf lint, buf breaking, and whether ge
 	scripts/check-breaking
 	scripts/check-generated
 
+# The integration tests come alone: beside the enumerations of the unit tests Envoy starves.
 test: tools ## all tests, those on the real Envoy included
-	go test -race -timeout 8m $(TESTFLAGS) ./...
+	go test -race -timeout 8m $(TESTFLAGS) $$(go list ./... | grep -v '/test/integration$$')
+	go test -race -timeout 8m $(TESTFLAGS) ./test/integration
 
 fuzz: ## each fuzz target, FUZZTIME inputs each
 	scripts/fuzz $(FUZZTIME)

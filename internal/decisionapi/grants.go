@@ -1,0 +1,69 @@
+package decisionapi
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/binary"
+	"encoding/hex"
+	"sync"
+
+	"github.com/verdictproxy/verdict/pkg/budget"
+)
+
+// maxGrants is how many grants can still be returned; an older one counts as spent. A slot takes about
+// 100 bytes.
+const maxGrants = 1 << 16
+
+// Grants keeps the tokens that API callers hold, under names that cannot be guessed.
+type Grants struct {
+	mu    sync.Mutex
+	last  uint64 // from 1
+	slots []keptGrant
+}
+
+type keptGrant struct {
+	number  uint64 // 0: empty
+	secret  [8]byte
+	account budget.Account
+	grant   budget.Grant
+}
+
+// NewGrants returns an empty one.
+func NewGrants() *Grants { return &Grants{slots: make([]keptGrant, maxGrants)} }
+
+// keep returns the grant's name: its number, and what only its holder knows.
+func (g *Grants) keep(a budget.Account, grant budget.Grant) string {
+	k := keptGrant{account: a, grant: grant}
+	_, _ = rand.Read(k.secret[:]) // never fails
+	g.mu.Lock()
+	g.last++
+	k.number = g.last
+	g.slots[k.number%maxGrants] = k
+	g.mu.Unlock()
+	return grantName(k.number, k.secret)
+}
+
+// giveBack returns a grant at most once. A name that was never given, or that was used, changes nothing.
+func (g *Grants) giveBack(name string) {
+	raw, err := hex.DecodeString(name)
+	if err != nil || len(raw) != 16 {
+		return
+	}
+	number, secret := binary.BigEndian.Uint64(raw), [8]byte(raw[8:])
+	g.mu.Lock()
+	slot := &g.slots[number%maxGrants]
+	kept := *slot
+	ok := number != 0 && kept.number == number && subtle.ConstantTimeCompare(kept.secret[:], secret[:]) == 1
+	if ok {
+		*slot = keptGrant{}
+	}
+	g.mu.Unlock()
+	if ok {
+		kept.account.Return(kept.grant)
+	}
+}
+
+func grantName(number uint64, secret [8]byte) string {
+	raw := append(binary.BigEndian.AppendUint64(make([]byte, 0, 16), number), secret[:]...)
+	return hex.EncodeToString(raw)
+}

@@ -23,8 +23,6 @@ func tablePatches(t *testing.T, accessLog string) []stack.Patch {
 	t.Helper()
 	return []stack.Patch{
 		stack.LabClusters(),
-		stack.NewPatch("TLS 1.3, which Envoy does not offer upstreams by itself",
-			stack.Set(stack.Cluster("tls-mutual")+"/transport_socket/typed_config/common_tls_context", "{tls_params: {tls_maximum_protocol_version: TLSv1_3}}")),
 		stack.NewPatch("a cluster whose connections no other row uses", upstreamLike("race", "", "")),
 		stack.NewPatch("a pool that a request to /hold keeps busy", keepBusy("one-connection"), keepBusy("one-stream")),
 		stack.NewPatch("maintenance mode",

@@ -12,9 +12,7 @@ import (
 
 func TestReplicasComeAndGo(t *testing.T) {
 	t.Parallel()
-	// Without this Envoy waits up to a second with the second of two changes of health.
-	s := start(t, stack.Options{Replicas: 2, Patches: []stack.Patch{stack.NewPatch("each change of health counts at once",
-		stack.Set(stack.Cluster("verdict")+"/common_lb_config/update_merge_window", "0s"))}})
+	s := start(t, stack.Options{Replicas: 2})
 	s.KillService(0)
 	s.WaitHealthy(1)
 	s.RestartService(0)

@@ -2,6 +2,7 @@
 // and ends with a table that says which goals were met. A goal that was missed fails nothing: on a
 // machine that does other work too the figures scatter, and the table says by how much.
 //
+//	make bench
 //	go run ./test/bench [decide] [budget] [judge] [waiting] [healthy]
 //
 // Without arguments it runs everything, in about two minutes on two processors.
@@ -30,9 +31,14 @@ var sections = []section{
 	{"healthy", (*bench).healthy},
 }
 
-// bench is one run.
+// bench is one section of a run.
 type bench struct {
 	stack.TB
+	*results
+}
+
+// results are what the sections share.
+type results struct {
 	dir     string // of the binaries
 	service string // the binary of extproc, once it is built
 	summary summary
@@ -46,27 +52,38 @@ func main() {
 			os.Exit(2)
 		}
 	}
-	if !stack.Run("bench", os.Stderr, func(t stack.TB) { run(t, asked) }) {
+	ok, err := run(asked)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
+	if !ok {
 		os.Exit(1)
 	}
 }
 
-func run(t stack.TB, asked []string) {
-	dir, err := os.MkdirTemp("", "verdict-bench-")
-	if err != nil {
-		t.Fatalf("bench: %v", err)
+// run returns false if a section could not measure what it should.
+func run(asked []string) (ok bool, err error) {
+	var r results
+	if r.dir, err = os.MkdirTemp("", "verdict-bench-"); err != nil {
+		return false, err
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	b := &bench{TB: t, dir: dir}
+	defer os.RemoveAll(r.dir)
+	ok = true
 	load := loadAverage()
 	for _, s := range sections {
-		if len(asked) == 0 || slices.Contains(asked, s.name) {
-			fmt.Printf("\n=== %s\n", s.name)
-			s.run(b)
+		if len(asked) > 0 && !slices.Contains(asked, s.name) {
+			continue
+		}
+		fmt.Printf("\n=== %s\n", s.name)
+		// What a section has started ends with it.
+		if !stack.Run(s.name, os.Stderr, func(t stack.TB) { s.run(&bench{t, &r}) }) {
+			r.summary.add(s.name, "", "see above", notMeasured)
+			ok = false
 		}
 	}
 	fmt.Printf("\nLoad average (1, 5, 15 minutes) before: %s; after: %s. Above about 2.5 at the beginning, repeat.\n\n", load, loadAverage())
-	fmt.Print(b.summary.String())
+	fmt.Print(r.summary.String())
+	return ok, nil
 }
 
 // must ends the run where something could not be measured.

@@ -37,7 +37,7 @@ func residentKiB(pid int) (float64, error) {
 	return 0, fmt.Errorf("%s: no VmRSS", file)
 }
 
-// median of values; NaN where there are none is not needed: every caller has measured something.
+// median of values, of which there must be some.
 func median[T float64 | time.Duration](values []T) T {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)

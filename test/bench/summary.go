@@ -9,9 +9,16 @@ import (
 
 // summary is the table at the end.
 type summary struct {
-	rows   [][4]string // what, goal, measured, result
-	missed int
+	rows [][4]string // what, goal, measured, result
 }
+
+// Results of a row.
+const (
+	met         = "met"
+	missed      = "MISSED"
+	notMeasured = "NOT MEASURED"
+	informative = "informative"
+)
 
 // atMost compares the median of several figures with a goal.
 func (s *summary) atMost(what string, limit float64, got []float64, unit string) {
@@ -23,17 +30,16 @@ func (s *summary) atLeast(what string, limit float64, got []float64, unit string
 	s.judge(what, "at least "+number(limit)+unit, got, unit, median(got) >= limit)
 }
 
-func (s *summary) judge(what, goal string, got []float64, unit string, met bool) {
-	result := "met"
-	if !met {
-		result = "MISSED"
-		s.missed++
+func (s *summary) judge(what, goal string, got []float64, unit string, reached bool) {
+	result := missed
+	if reached {
+		result = met
 	}
 	s.add(what, goal, number(median(got))+unit+strings.TrimPrefix(spread(got), number(median(got))), result)
 }
 
 // inform adds a figure without a goal.
-func (s *summary) inform(what, measured string) { s.add(what, "", measured, "informative") }
+func (s *summary) inform(what, measured string) { s.add(what, "", measured, informative) }
 
 func (s *summary) add(what, goal, measured, result string) {
 	s.rows = append(s.rows, [4]string{what, goal, measured, result})
@@ -47,14 +53,15 @@ func (s *summary) String() string {
 		fmt.Fprintln(w, strings.Join(r[:], "\t"))
 	}
 	w.Flush()
-	switch s.missed {
-	case 0:
-		fmt.Fprintln(&out, "\nEvery goal was met.")
-	case 1:
-		fmt.Fprintln(&out, "\n1 goal was MISSED.")
-	default:
-		fmt.Fprintf(&out, "\n%d goals were MISSED.\n", s.missed)
+	count := map[string]int{}
+	for _, r := range s.rows {
+		count[r[3]]++
 	}
+	fmt.Fprintf(&out, "\nGoals met: %d, missed: %d.", count[met], count[missed])
+	if n := count[notMeasured]; n > 0 {
+		fmt.Fprintf(&out, " Sections that could not be measured: %d.", n)
+	}
+	out.WriteString("\n")
 	return out.String()
 }
 

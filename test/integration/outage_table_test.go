@@ -96,12 +96,14 @@ func TestOutageTable(t *testing.T) {
 		name    string
 		patches []stack.Patch
 		disturb func(*stack.Stack)
+		// asked: Envoy asks Verdict all the same, and waits for a message timeout.
+		asked bool
 	}{
-		{"killed", nil, func(s *stack.Stack) { s.KillService(0) }},
-		{"killed, and Envoy knows", nil, func(s *stack.Stack) { s.KillService(0); s.WaitHealthy(0) }},
-		{"hung", []stack.Patch{unwatched}, func(s *stack.Stack) { s.StopService(0) }},
-		{"hung, and Envoy knows", nil, func(s *stack.Stack) { s.StopService(0); s.WaitHealthy(0) }},
-		{"slow", []stack.Patch{unwatched, link.patch(t)}, func(*stack.Stack) { link.delay.Store(int64(time.Second)) }},
+		{"killed", nil, func(s *stack.Stack) { s.KillService(0) }, false},
+		{"killed, and Envoy knows", nil, func(s *stack.Stack) { s.KillService(0); s.WaitHealthy(0) }, false},
+		{"hung", []stack.Patch{unwatched}, func(s *stack.Stack) { s.StopService(0) }, true},
+		{"hung, and Envoy knows", nil, func(s *stack.Stack) { s.StopService(0); s.WaitHealthy(0) }, false},
+		{"slow", []stack.Patch{unwatched, link.patch(t)}, func(*stack.Stack) { link.delay.Store(int64(time.Second)) }, true},
 	} {
 		t.Run(outage.name, func(t *testing.T) {
 			t.Parallel()
@@ -114,6 +116,11 @@ func TestOutageTable(t *testing.T) {
 			together(rows, func(row *outageRow) { row.answer = s.Do(row.request) })
 			for _, row := range rows {
 				t.Run(row.name, func(t *testing.T) { row.check(t, s) })
+			}
+			for _, listener := range []string{"outer", "attempts"} {
+				if n := s.ExtProcStat(listener, "message_timeouts"); (n > 0) != outage.asked {
+					t.Errorf("%s: %d message timeouts", listener, n)
+				}
 			}
 			if n := s.ClusterStat("attempts", "upstream_rq_retry"); n != 1 {
 				t.Errorf("%d retries, want the one before the outage", n)

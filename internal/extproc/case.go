@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"crypto/rand"
 	"time"
 
 	"github.com/verdictproxy/verdict/internal/config"
@@ -17,6 +18,17 @@ type failure struct {
 	account   budget.Account
 	facts     decision.Facts
 	policy    decision.Policy
+	// caseID names an uncertain outcome: the request's own id, which is the same on every attempt and
+	// path, or a fresh one where Envoy did not say it.
+	caseID string
+}
+
+func newFailure(a evidence.Attempt, u *config.Upstream) failure {
+	f := failure{Attempt: a, upstream: u, policy: u.Policy(), caseID: a.ID}
+	if f.caseID == "" {
+		f.caseID = rand.Text()
+	}
+	return f
 }
 
 // examine puts together what Envoy said, what the operator declared and what the budget shows.
@@ -26,6 +38,7 @@ func (c *call) examine(a evidence.Attempt) failure {
 	}
 	f := c.examinePlain(a)
 	f.policy.MaxAttempts = min(f.policy.MaxAttempts, c.limits.retries+1)
+	f.remember()
 	f.facts.Body = a.Body(c.limits.replay)
 	f.facts.MaxWait = c.limits.maxWait
 	return f
@@ -34,8 +47,7 @@ func (c *call) examine(a evidence.Attempt) failure {
 // examinePlain is examine without what only the hop's configuration knows: the request's body can be
 // sent again where there is none.
 func (c *call) examinePlain(a evidence.Attempt) failure {
-	f := failure{Attempt: a, upstream: c.config.Upstream(a.Cluster)}
-	f.policy = f.upstream.Policy()
+	f := newFailure(a, c.config.Upstream(a.Cluster))
 	class := c.class(&f)
 	f.facts = decision.Facts{
 		Evidence:    a.Evidence,
@@ -45,12 +57,11 @@ func (c *call) examinePlain(a evidence.Attempt) failure {
 		Body:        a.Body(0),
 		EarlyData:   a.EarlyData,
 		Attempt:     a.Number,
-		Earlier:     earlier(a, class),
 		Delivery:    decision.NotDelivered, // the answer is still held by Envoy
 		Deadline:    a.Deadline,
 		Remaining:   a.Remaining,
 		RetryAfter:  decision.ParseRetryAfter(a.RetryAfter, a.Date, time.Now()),
-		Runtime:     c.server.Drain.State(),
+		Runtime:     c.server.runtime(a.Cluster),
 	}
 	f.account = c.server.Budget.Account(a.Cluster)
 	if f.account.Empty() {
@@ -64,11 +75,11 @@ func (c *call) examinePlain(a evidence.Attempt) failure {
 // 1 to 6 ask about are not known either; they are let pass, so that the verdict says what is known of
 // the request. Nobody retries on it.
 func (c *call) examineUnknown(a evidence.Attempt) failure {
-	f := failure{Attempt: a, upstream: c.config.Upstream("")}
-	f.policy = f.upstream.Policy()
-	class := decision.NonIdempotent
-	if a.Method != "" && !a.Override {
-		class = c.config.Strictest(a.Method, a.Path)
+	f := newFailure(a, c.config.Upstream(""))
+	f.policy.MaxAttempts = max(f.policy.MaxAttempts, 2)
+	class := c.config.Strictest(a.Method, a.Path)
+	if a.Override {
+		class = decision.NonIdempotent
 	}
 	f.facts = decision.Facts{
 		Evidence:    a.Evidence,
@@ -83,12 +94,15 @@ func (c *call) examineUnknown(a evidence.Attempt) failure {
 }
 
 // class is the operation's class for this request. A request whose method is not what it seems, or
-// that was redirected on its way, is non-idempotent.
+// that was redirected on its way, is non-idempotent. Where the upstream is not known, it may be any.
 func (c *call) class(f *failure) decision.Idempotency {
 	name, class := f.upstream.Operation(f.Method, f.Path, f.Attempt.Operation)
 	f.operation = name
 	if f.Method == "" || f.Override || f.Redirected {
 		return decision.NonIdempotent
+	}
+	if f.Cluster == "" {
+		class = min(class, c.config.Strictest(f.Method, f.Path))
 	}
 	if class == decision.IdempotentWithKey && f.Key == "" {
 		return decision.NonIdempotent
@@ -96,16 +110,19 @@ func (c *call) class(f *failure) decision.Idempotency {
 	return class
 }
 
-// earlier is what is known of the attempts before this one without remembering them. A non-idempotent
-// request is granted a retry only while it is NOT_EXECUTED, so that its attempt n+1 proves attempts 1
-// to n. This needs all attempts to be of one class: method, path and key are the same on each, and
-// `extproc check --envoy` objects to inner routes that may choose another upstream for another
-// attempt. A redirected attempt was of the request's own class before.
-func earlier(a evidence.Attempt, class decision.Idempotency) decision.Earlier {
-	if class == decision.NonIdempotent && !a.Redirected {
-		return decision.Earlier{Execution: decision.NotExecuted, Certainty: decision.OutcomeCertain}
+// remember says what is known of the attempts before this one without remembering them. A
+// non-idempotent request is granted a retry only while it is NOT_EXECUTED, so that its attempt n+1
+// proves attempts 1 to n. This needs the hop, which alone retries, and all attempts to be of one class:
+// method, path and key are the same on each, and `extproc check --envoy` objects to inner routes that
+// may choose another upstream for another attempt. A redirected attempt was of the request's own class
+// before, and is the second that an upstream got.
+func (f *failure) remember() {
+	switch {
+	case f.Redirected && f.Number > 0:
+		f.facts.Attempt = max(f.Number, 2)
+	case f.facts.Idempotency == decision.NonIdempotent && !f.Redirected:
+		f.facts.Earlier = decision.Earlier{Execution: decision.NotExecuted, Certainty: decision.OutcomeCertain}
 	}
-	return decision.Earlier{}
 }
 
 func (f failure) decide(r float64) decision.Decision {

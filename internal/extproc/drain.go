@@ -40,6 +40,13 @@ func (d *Drain) State() decision.RuntimeState {
 	}
 }
 
+// hold counts an answer that is held, until the returned function is called: when the wait is over
+// and what came of it was said.
+func (d *Drain) hold() func() {
+	d.waits.Add(1)
+	return func() { d.waits.Add(-1) }
+}
+
 type waitEnd uint8
 
 const (
@@ -50,8 +57,6 @@ const (
 
 // wait holds the caller for the given time. A wait that ends within the grace of a draining runs on.
 func (d *Drain) wait(ctx context.Context, wait time.Duration) waitEnd {
-	d.waits.Add(1)
-	defer d.waits.Add(-1)
 	end := time.Now().Add(wait)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -74,7 +79,7 @@ func (d *Drain) wait(ctx context.Context, wait time.Duration) waitEnd {
 	}
 }
 
-// AwaitIdle returns once no wait is running, after least at the earliest and most at the latest.
+// AwaitIdle returns once no answer is held, after least at the earliest and most at the latest.
 func (d *Drain) AwaitIdle(least, most time.Duration) {
 	time.Sleep(least)
 	for end := time.Now().Add(most - least); d.waits.Load() > 0 && time.Now().Before(end); {

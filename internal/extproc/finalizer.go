@@ -10,7 +10,7 @@ import (
 )
 
 // finalizer labels a failing answer that nobody has labelled, on its way out of the outer hop. It
-// never retries, and so holds no token.
+// never retries, and so holds no token. An answer at Envoy's header limit goes on to Envoy's own label.
 type finalizer struct{ *call }
 
 func (f *finalizer) handle(_ context.Context, req *extprocv3.ProcessingRequest) (*extprocv3.ProcessingResponse, error) {
@@ -26,9 +26,10 @@ func (f *finalizer) handle(_ context.Context, req *extprocv3.ProcessingRequest) 
 	}
 	f.server.Metrics.Finalized.Inc()
 	f.server.observe(failed, d)
-	r := newReply(failed, d)
-	if !r.fits(answer, f.limits.maxHeaders) {
-		r = verdictOnly(d)
+	for _, r := range []*reply{newReply(failed, d), oneWord(d)} {
+		if r.fits(answer, f.limits.maxHeaders) {
+			return r.toHeaders(), nil
+		}
 	}
-	return r.toHeaders(), nil
+	return new(reply).toHeaders(), nil
 }

@@ -49,13 +49,9 @@ func (j *judge) headers(ctx context.Context, h *extprocv3.HttpHeaders, key strin
 	}
 	if !f.LocalReply && !h.GetEndOfStream() {
 		j.pending, j.since = &f, time.Now()
-		return askForBody(), nil
+		return j.askForBody(), nil
 	}
-	r, err := j.retry(ctx, f, d)
-	if r == nil {
-		return nil, err
-	}
-	return r.toHeaders(), nil
+	return j.retry(ctx, f, d, (*reply).toHeaders)
 }
 
 // body decides anew once the error body is there: time has passed, and the budget and the draining
@@ -64,7 +60,7 @@ func (j *judge) body(ctx context.Context, b *extprocv3.HttpBody) (*extprocv3.Pro
 	f := *j.pending
 	j.pending = nil
 	f.facts.Remaining -= time.Since(j.since)
-	f.facts.Runtime = j.server.Drain.State()
+	f.facts.Runtime = j.server.runtime(f.Cluster)
 	if f.account.Empty() {
 		f.facts.Budget = decision.BudgetEmpty
 	}
@@ -75,37 +71,34 @@ func (j *judge) body(ctx context.Context, b *extprocv3.HttpBody) (*extprocv3.Pro
 	if d.Verdict != decision.Retry {
 		return j.final(f, d).toBody(), nil
 	}
-	r, err := j.retry(ctx, f, d)
-	if r == nil {
-		return nil, err
-	}
-	return r.toBody(), nil
+	return j.retry(ctx, f, d, (*reply).toBody)
 }
 
-// decide never says retry where Envoy's configuration does not say how long the judge can wait, nor
-// where an answer at Envoy's header limit has no room for the word.
+// decide never says retry where Envoy's configuration does not say how long the judge can wait, where
+// nobody listens, nor where an answer at Envoy's header limit has no room for the word.
 func (j *judge) decide(f failure) decision.Decision {
 	d := f.decide(j.server.random())
-	if d.Verdict == decision.Retry && (!f.Known || j.limits.maxWait <= 0) {
-		reason := decision.ReasonDeadline
-		if !f.Known {
-			reason = decision.ReasonRetryNotExecuted
-		}
-		d = d.Deny(reason)
+	if d.Verdict != decision.Retry {
+		return d
 	}
-	if d.Verdict == decision.Retry && !new(reply).retry().fits(j.answer, j.limits.maxHeaders) {
-		d = d.Deny(decision.ReasonRetryNotExecuted)
+	switch {
+	case !f.Known, j.observing, !new(reply).retry().fits(j.answer, j.limits.maxHeaders):
+		return d.Deny(decision.ReasonRetryNotExecuted)
+	case j.limits.maxWait <= 0:
+		return d.Deny(decision.ReasonDeadline)
 	}
 	return d
 }
 
-// retry takes the token, waits, and says retry. The report goes with it, for the case that router A
-// does not send the request again. The token goes back when the retry was not said.
-func (j *judge) retry(ctx context.Context, f failure, d decision.Decision) (*reply, error) {
+// retry takes the token, waits, and says retry; to makes the message that Envoy waits for. The report
+// goes with it, for the case that router A does not send the request again. The token goes back when
+// the retry was not said: a message that cannot be sent has not been.
+func (j *judge) retry(ctx context.Context, f failure, d decision.Decision, to func(*reply) *extprocv3.ProcessingResponse) (*extprocv3.ProcessingResponse, error) {
 	grant, ok := f.account.TryWithdraw(ctx)
 	if !ok {
-		return j.final(f, d.Deny(decision.ReasonBudgetExhausted)), nil
+		return to(j.final(f, d.Deny(decision.ReasonBudgetExhausted))), nil
 	}
+	defer j.server.Drain.hold()()
 	if err := j.stream.Send(extendTimeout(d.Wait + j.limits.slack)); err != nil {
 		f.account.Return(grant)
 		return nil, err
@@ -118,11 +111,16 @@ func (j *judge) retry(ctx context.Context, f failure, d decision.Decision) (*rep
 		return nil, nil
 	case waitDrained:
 		f.account.Return(grant)
-		return j.final(f, d.Deny(decision.ReasonRuntimeDraining)), nil
+		return to(j.final(f, d.Deny(decision.ReasonRuntimeDraining))), nil
+	}
+	if err := j.stream.Send(to(j.sayRetry(f, d))); err != nil {
+		f.account.Return(grant)
+		j.server.Metrics.WaitsAbandoned.Inc()
+		return nil, err
 	}
 	j.server.observe(f, d)
 	j.server.Metrics.Waited.Observe(time.Since(begin).Seconds())
-	return j.sayRetry(f, d), nil
+	return nil, nil
 }
 
 // sayRetry makes the answer that router A obeys. Near Envoy's header limit the report is left out.
@@ -135,25 +133,24 @@ func (j *judge) sayRetry(f failure, d decision.Decision) *reply {
 }
 
 // final is the answer that ends the request. Near Envoy's header limit it is left to the finalizer,
-// whose hop takes more headers.
+// whose hop takes more headers and which counts it.
 func (j *judge) final(f failure, d decision.Decision) *reply {
-	j.server.observe(f, d)
 	r := newReply(f, d)
-	if !r.fits(j.answer, j.limits.maxHeaders) {
-		return new(reply)
+	if len(r.set) > 0 && !r.fits(j.answer, j.limits.maxHeaders) {
+		return new(reply).withoutControl(j.answer)
 	}
-	return r
+	j.server.observe(f, d)
+	return r.withoutControl(j.answer)
 }
 
 // askForBody lets Envoy collect the error body, up to its buffer limit, before it asks again.
-func askForBody() *extprocv3.ProcessingResponse {
-	return &extprocv3.ProcessingResponse{
-		Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}},
-		ModeOverride: &extprocfilterv3.ProcessingMode{
-			ResponseHeaderMode: extprocfilterv3.ProcessingMode_SEND,
-			ResponseBodyMode:   extprocfilterv3.ProcessingMode_BUFFERED_PARTIAL,
-		},
+func (j *judge) askForBody() *extprocv3.ProcessingResponse {
+	resp := new(reply).withoutControl(j.answer).toHeaders()
+	resp.ModeOverride = &extprocfilterv3.ProcessingMode{
+		ResponseHeaderMode: extprocfilterv3.ProcessingMode_SEND,
+		ResponseBodyMode:   extprocfilterv3.ProcessingMode_BUFFERED_PARTIAL,
 	}
+	return resp
 }
 
 func extendTimeout(d time.Duration) *extprocv3.ProcessingResponse {

@@ -32,7 +32,9 @@ const maxNumber = 1 << 40
 
 func parseLimits(md metadata.MD) (limits, error) {
 	l := limits{replay: -1, keyHeader: defaultKeyHeader, maxHeaders: defaultMaxHeaders}
-	if key := first(md, evidence.MetadataKeyHeader); key != "" {
+	if key, err := single(md, evidence.MetadataKeyHeader); err != nil {
+		return limits{}, err
+	} else if key != "" {
 		l.keyHeader = key
 	}
 	for _, field := range []struct {
@@ -44,7 +46,10 @@ func parseLimits(md metadata.MD) (limits, error) {
 		{evidence.MetadataMaxHeaders, func(n int64) { l.maxHeaders = int(min(n, 1<<20)) }},
 		{evidence.MetadataMaxWait, func(n int64) { l.setMaxWait(time.Duration(n) * time.Millisecond) }},
 	} {
-		text := first(md, field.name)
+		text, err := single(md, field.name)
+		if err != nil {
+			return limits{}, err
+		}
 		if text == "" {
 			continue
 		}
@@ -65,9 +70,14 @@ func (l *limits) setMaxWait(timeout time.Duration) {
 	l.maxWait = timeout - l.slack
 }
 
-func first(md metadata.MD, key string) string {
-	if values := md.Get(key); len(values) == 1 {
-		return values[0]
+// single returns the one value of key, "" where there is none.
+func single(md metadata.MD, key string) (string, error) {
+	switch values := md.Get(key); len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return values[0], nil
+	default:
+		return "", fmt.Errorf("stream metadata %s: given %d times", key, len(values))
 	}
-	return ""
 }

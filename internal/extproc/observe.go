@@ -20,7 +20,7 @@ func (s *Server) observe(f failure, d decision.Decision) {
 		return
 	}
 	s.Log.LogAttrs(ctx, level, message,
-		slog.String("case", f.ID),
+		slog.String("case", f.caseID),
 		slog.String("request_id", f.RequestID),
 		slog.String("verdict", d.Verdict.String()),
 		slog.String("reason", d.Reason.String()),

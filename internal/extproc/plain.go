@@ -32,10 +32,7 @@ func (p *plain) answer(ctx context.Context, answer evidence.Headers) *extprocv3.
 	f := p.examinePlain(p.exchange.Answer(answer))
 	d := f.decide(p.server.random())
 	if d.Verdict == decision.Retry {
-		// A retry that is advised is paid for like one that is done.
-		if _, ok := f.account.TryWithdraw(ctx); !ok {
-			d = d.Deny(decision.ReasonBudgetExhausted)
-		}
+		d = p.advise(ctx, f, d, answer)
 	}
 	p.server.observe(f, d)
 	r := newReply(f, d)
@@ -43,4 +40,16 @@ func (p *plain) answer(ctx context.Context, answer evidence.Headers) *extprocv3.
 		r = new(reply)
 	}
 	return r.toHeaders()
+}
+
+// advise pays for a retry that is advised like for one that is done. One that nobody hears costs
+// nothing.
+func (p *plain) advise(ctx context.Context, f failure, d decision.Decision, answer evidence.Headers) decision.Decision {
+	if p.observing || !newReply(f, d).fits(answer, p.limits.maxHeaders) {
+		return d.Deny(decision.ReasonRetryNotExecuted)
+	}
+	if _, ok := f.account.TryWithdraw(ctx); !ok {
+		return d.Deny(decision.ReasonBudgetExhausted)
+	}
+	return d
 }

@@ -29,12 +29,12 @@ type problem struct {
 	Key       string `json:"idempotency_key,omitempty"`
 }
 
-func problemBody(f failure, d decision.Decision, id string) []byte {
+func problemBody(f failure, d decision.Decision) []byte {
 	body, err := json.Marshal(problem{
 		Type:      "urn:verdict:uncertain-outcome",
 		Title:     "The request may or may not have been executed",
 		Detail:    "Do not take this for a plain failure. Ask the upstream for the outcome, or replay with the same idempotency key where the operation honours one.",
-		CaseID:    id,
+		CaseID:    f.caseID,
 		RequestID: f.RequestID,
 		Verdict:   d.Verdict.String(),
 		Reason:    d.Reason.String(),

@@ -36,10 +36,9 @@ func newReply(f failure, d decision.Decision) *reply {
 	if !d.Uncertain {
 		return r
 	}
-	id := caseID(f.Attempt)
-	r.header(evidence.ReportAmbiguityID, id)
+	r.header(evidence.ReportAmbiguityID, f.caseID)
 	if f.LocalReply && !f.GRPC && f.Method != "HEAD" {
-		r.problem = problemBody(f, d, id)
+		r.problem = problemBody(f, d)
 		r.header("content-type", problemType)
 		if status := f.upstream.AmbiguousStatus(); status != 0 {
 			r.header(":status", strconv.Itoa(status))
@@ -53,6 +52,14 @@ func newReply(f failure, d decision.Decision) *reply {
 func (r *reply) retry() *reply {
 	r.header(evidence.Control, evidence.ControlRetry)
 	r.remove = append(r.remove, evidence.HeaderRateLimited)
+	return r
+}
+
+// withoutControl removes a control header that the judge did not set.
+func (r *reply) withoutControl(answer evidence.Headers) *reply {
+	if answer.Has(evidence.Control) {
+		r.remove = append(r.remove, evidence.Control)
+	}
 	return r
 }
 
@@ -102,10 +109,14 @@ func (r *reply) toBody() *extprocv3.ProcessingResponse {
 	}}
 }
 
-// verdictOnly is the report that still fits where little does.
-func verdictOnly(d decision.Decision) *reply {
+// oneWord is the report where one more header fits: a verdict. Where that word alone would hide that
+// the request may have been executed, it is ambiguous.
+func oneWord(d decision.Decision) *reply {
 	r := &reply{}
-	if d.Verdict != decision.Complete {
+	switch {
+	case d.Uncertain:
+		r.header(evidence.ReportVerdict, decision.Ambiguous.String())
+	case d.Verdict != decision.Complete:
 		r.header(evidence.ReportVerdict, d.Verdict.String())
 	}
 	return r

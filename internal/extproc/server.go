@@ -4,7 +4,6 @@ package extproc
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"io"
 	"log/slog"
@@ -20,6 +19,7 @@ import (
 	"github.com/verdictproxy/verdict/internal/evidence"
 	"github.com/verdictproxy/verdict/internal/telemetry"
 	"github.com/verdictproxy/verdict/pkg/budget"
+	"github.com/verdictproxy/verdict/pkg/decision"
 )
 
 // Server answers ext_proc streams. One stream is one answer of Envoy; nothing is remembered between
@@ -31,6 +31,8 @@ type Server struct {
 	Config  func() *config.Config
 	Budget  budget.Budget
 	Drain   *Drain
+	// Runtime says whether a retry towards an upstream may begin, beside what Drain says; nil is always.
+	Runtime func(upstream string) decision.RuntimeState
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
 	// Random returns numbers in [0,1) that place waits inside their jitter; nil is math/rand.
@@ -46,8 +48,12 @@ func (s *Server) Process(stream grpc.BidiStreamingServer[extprocv3.ProcessingReq
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	call := &call{server: s, stream: stream, limits: limits, config: s.Config()}
+	role, err := single(md, evidence.MetadataRole)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
 	var handler handler
-	switch role := first(md, evidence.MetadataRole); role {
+	switch role {
 	case "judge":
 		handler = &judge{call: call}
 	case "finalizer":
@@ -72,6 +78,8 @@ type call struct {
 	limits limits
 	config *config.Config
 	bodies bodyModes
+	// observing: Envoy does not wait for answers on this stream.
+	observing bool
 }
 
 // serve is the stream's loop. The end of a stream and its cancellation are normal: Envoy ends every
@@ -80,30 +88,30 @@ func (c *call) serve(h handler) error {
 	ctx := c.stream.Context()
 	for {
 		req, err := c.stream.Recv()
-		if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
-			return nil
-		}
 		if err != nil {
-			return err
+			return streamEnd(err)
 		}
+		c.observing = req.GetObservabilityMode()
 		c.bodies.learn(req.GetProtocolConfig())
 		if req.GetRequest() == nil && (req.GetFlowControlInit() != nil || req.GetClientWindowUpdate() != nil) {
 			continue // says something of the transport, and asks nothing
 		}
 		resp, err := h.handle(ctx, req)
+		if err == nil && resp != nil && !c.observing {
+			err = c.stream.Send(resp)
+		}
 		if err != nil {
-			return err
-		}
-		if resp == nil || req.GetObservabilityMode() {
-			continue // nobody waits for an answer
-		}
-		if err := c.stream.Send(resp); err != nil {
-			if status.Code(err) == codes.Canceled || errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
+			return streamEnd(err)
 		}
 	}
+}
+
+// streamEnd returns nil for the ends that are normal.
+func streamEnd(err error) error {
+	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
+		return nil
+	}
+	return err
 }
 
 func (s *Server) random() float64 {
@@ -116,13 +124,4 @@ func (s *Server) random() float64 {
 // key returns what Envoy says of the idempotency key's lines, joined by commas, or "".
 func (c *call) key(req *extprocv3.ProcessingRequest) string {
 	return evidence.KeyAttribute(req.GetAttributes(), c.limits.keyHeader)
-}
-
-// caseID names an uncertain outcome: the request's own id, which is the same on every attempt and
-// path, or a fresh one where Envoy did not say it.
-func caseID(a evidence.Attempt) string {
-	if a.ID != "" {
-		return a.ID
-	}
-	return rand.Text()
 }

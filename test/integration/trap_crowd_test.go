@@ -1,8 +1,134 @@
 package integration
 
-import "github.com/verdictproxy/verdict/test/stack"
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+
+	"golang.org/x/net/http2"
+
+	"github.com/verdictproxy/verdict/test/stack"
+)
+
+// crowded has a host whose cluster keeps Envoy's circuit breakers: a wait takes no place in them.
+var crowded = stack.NewPatch("a host for a crowd", upstreamLikeH2("crowd"),
+	outerHost("crowd", `{timeout: 60s}`),
+	stack.Set(stack.Route("attempts", "crowd", "crowd")+"/route/timeout", "20s"))
+
+const crowdConfig = `
+defaults: {budget: {ratio: 0, min_retries_per_second: 1000}}
+`
+
+// 2000 failed answers are held at once, and each is retried exactly once.
+func TestTrapCrowd(t *testing.T) {
+	t.Parallel()
+	s := startTrap(t, stack.Options{Config: crowdConfig, Patches: []stack.Patch{crowded}})
+	peak := 0.0
+	answers := crowd(t, s, 2000, "503 retry-after=6 body=0, ok delay=300ms", func(n int) {
+		waitFor(t, "each is held", func() bool {
+			waiting := s.ServiceMetric(0, "verdict_waiting")
+			peak = max(peak, waiting)
+			return int(waiting+s.ServiceMetric(0, "verdict_wait_seconds")) >= n
+		})
+	})
+	if peak <= 1024 {
+		t.Errorf("%v waited at once, not more than the default circuit breaker lets through", peak)
+	}
+	for id, status := range answers {
+		if hits := len(s.Upstream.Hits(id)); status != 200 || hits != 2 {
+			t.Errorf("%s: status %d, %d hits", id, status, hits)
+		}
+	}
+	if n := s.ExtProcStat("attempts", "failure_mode_allowed"); n != 0 {
+		t.Errorf("%d judges failed open", n)
+	}
+	t.Logf("%v waited at once", peak)
+}
 
 var (
 	fewRetries = stack.NewPatch("the cluster attempts has Envoy's circuit breakers", stack.Remove(stack.Cluster("attempts")+"/circuit_breakers"))
 	fewJudges  = stack.NewPatch("the cluster verdict has Envoy's circuit breakers", stack.Remove(stack.Cluster("verdict")+"/circuit_breakers"))
 )
+
+// With Envoy's circuit breakers a crowd is not retried. That costs retries, and nothing else.
+func TestTrapCrowdBite(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		patch   stack.Patch
+		n       int
+		fault   string
+		counter string
+	}{
+		{fewRetries, 60, "503 retry-after=1 body=0, ok delay=500ms", "cluster.attempts.upstream_rq_retry_overflow"}, // 3 retries
+		{fewJudges, 1100, "503 retry-after=6 body=0, ok", "http.attempts.ext_proc.failure_mode_allowed"},            // 1024 requests
+	} {
+		t.Run(test.patch.Name, func(t *testing.T) {
+			t.Parallel()
+			s := startTrap(t, stack.Options{Config: crowdConfig, Patches: []stack.Patch{crowded, test.patch}})
+			answers := crowd(t, s, test.n, test.fault, func(n int) { s.WaitStat("cluster.crowd.upstream_rq_completed", n) })
+			failed := 0
+			for id, status := range answers {
+				hits := len(s.Upstream.Hits(id))
+				if status == 503 && hits == 1 {
+					failed++
+				} else if status != 200 || hits != 2 {
+					t.Errorf("%s: status %d, %d hits", id, status, hits)
+				}
+			}
+			if failed == 0 || s.EnvoyStat(test.counter) < failed {
+				t.Errorf("%d not retried, %s %d: the trap does not bite", failed, test.counter, s.EnvoyStat(test.counter))
+			}
+			t.Logf("%d of %d not retried", failed, test.n)
+		})
+	}
+}
+
+// crowd sends n GETs by HTTP/2, so that a few connections are enough, and returns their statuses by id. It
+// calls pace after each 50 with their number: no more are on their way at a time.
+func crowd(t *testing.T, s *stack.Stack, n int, fault string, pace func(sent int)) map[string]int {
+	t.Helper()
+	transport := &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}}
+	defer transport.CloseIdleConnections()
+	var (
+		running sync.WaitGroup
+		mu      sync.Mutex
+		answers = make(map[string]int, n)
+	)
+	for i := range n {
+		id := s.NewID()
+		running.Go(func() {
+			status, err := crowdGet(t.Context(), transport, s.Addr, id, fault)
+			if err != nil {
+				t.Errorf("%s: %v", id, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers[id] = status
+		})
+		if sent := i + 1; sent%50 == 0 {
+			pace(sent)
+		}
+	}
+	running.Wait()
+	return answers
+}
+
+func crowdGet(ctx context.Context, transport http.RoundTripper, addr, id, fault string) (status int, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/", nil)
+	if err != nil {
+		return 0, err
+	}
+	r.Host = "crowd.example"
+	r.Header.Set("x-test-id", id)
+	r.Header.Set("x-fault", fault)
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		return 0, err
+	}
+	return resp.StatusCode, resp.Body.Close()
+}

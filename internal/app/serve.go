@@ -27,7 +27,9 @@ import (
 
 	"github.com/verdictproxy/verdict/internal/accesslog"
 	"github.com/verdictproxy/verdict/internal/config"
+	"github.com/verdictproxy/verdict/internal/decisionapi"
 	"github.com/verdictproxy/verdict/internal/extproc"
+	"github.com/verdictproxy/verdict/internal/switches"
 	"github.com/verdictproxy/verdict/internal/telemetry"
 	"github.com/verdictproxy/verdict/pkg/budget"
 	"github.com/verdictproxy/verdict/pkg/budget/memory"
@@ -37,7 +39,8 @@ import (
 type ServeCmd struct {
 	Config    string        `placeholder:"FILE" help:"Configuration (YAML). Without it the defaults hold for every upstream."`
 	DataPlane string        `default:"127.0.0.1:9002" placeholder:"ADDR" help:"Where Envoy calls: HOST:PORT or unix:PATH."`
-	Admin     string        `default:"127.0.0.1:9003" placeholder:"ADDR" help:"Where /metrics and /healthz are: HOST:PORT or unix:PATH."`
+	Admin     string        `default:"127.0.0.1:9003" placeholder:"ADDR" help:"Where /metrics, /healthz and the gRPC services of the operator are: HOST:PORT or unix:PATH."`
+	API       string        `placeholder:"ADDR" help:"Where programs without an Envoy ask (gRPC): HOST:PORT or unix:PATH. Off by default."`
 	DrainTime time.Duration `default:"10s" help:"At SIGTERM, how long a running wait may still go on."`
 	EventLog  string        `placeholder:"FILE" help:"Append every deposit, grant and return of the retry budget, as NDJSON."`
 	LogLevel  slog.Level    `default:"info" help:"debug, info, warn or error. debug shows every decision."`
@@ -86,6 +89,12 @@ func (c *ServeCmd) Run(ctx context.Context, out streams) error {
 		dataPlane.Close()
 		return err
 	}
+	apiListener, err := listenAPI(c.API, log)
+	if err != nil {
+		dataPlane.Close()
+		admin.Close()
+		return err
+	}
 
 	drain := extproc.NewDrain()
 	telemetry.Waiting(registry, drain.Waiting)
@@ -94,10 +103,19 @@ func (c *ServeCmd) Run(ctx context.Context, out streams) error {
 		grpc.StreamInterceptor(recoverPanics(log)),
 		grpc.SharedWriteBuffer(true), // thousands of streams wait at once
 	)
+	answers := &api{
+		config:   func() *config.Config { return cfg },
+		budget:   tokens,
+		grants:   decisionapi.NewGrants(),
+		switches: new(switches.Switches),
+		metrics:  metrics,
+		log:      log,
+	}
 	extprocv3.RegisterExternalProcessorServer(server, &extproc.Server{
 		Config:  func() *config.Config { return cfg },
 		Budget:  tokens,
 		Drain:   drain,
+		Runtime: answers.switches.Runtime,
 		Metrics: metrics,
 		Log:     log,
 	})
@@ -105,10 +123,14 @@ func (c *ServeCmd) Run(ctx context.Context, out streams) error {
 	healthv1.RegisterHealthServer(server, healthy)
 	reflection.Register(server)
 
-	adminServer := &http.Server{Handler: adminHandler(registry), ReadHeaderTimeout: 5 * time.Second}
-	broken := make(chan error, 2)
+	apiServer, adminGRPC := answers.server(healthy), answers.adminServer(healthy)
+	adminServer := withGRPC(adminGRPC, adminHandler(registry))
+	broken := make(chan error, 3)
 	go func() { broken <- server.Serve(dataPlane) }()
 	go func() { broken <- adminServer.Serve(admin) }()
+	if apiListener != nil {
+		go func() { broken <- apiServer.Serve(apiListener) }()
+	}
 	log.Info("serving", "data_plane", dataPlane.Addr().String(), "admin", admin.Addr().String(), "config", c.Config)
 
 	select {
@@ -121,6 +143,8 @@ func (c *ServeCmd) Run(ctx context.Context, out streams) error {
 	}
 	// What is still open is Envoy's access-log stream, which never ends by itself.
 	server.Stop()
+	stopSoon(apiServer)
+	adminGRPC.Stop() // its watchers would hold the HTTP server
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if adminServer.Shutdown(stop) != nil {

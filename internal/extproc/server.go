@@ -28,9 +28,9 @@ type Server struct {
 	extprocv3.UnimplementedExternalProcessorServer
 
 	// Config returns the configuration in force; a stream reads it once.
-	Config  func() *config.Config
-	Budget  budget.Budget
-	Drain   *Drain
+	Config func() *config.Config
+	Budget budget.Budget
+	Drain  *Drain
 	// Runtime says whether a retry towards an upstream may begin, beside what Drain says; nil is always.
 	Runtime func(upstream string) decision.RuntimeState
 	Metrics *telemetry.Metrics

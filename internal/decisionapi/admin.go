@@ -1,0 +1,59 @@
+package decisionapi
+
+import (
+	"context"
+	"log/slog"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
+	"github.com/verdictproxy/verdict/internal/switches"
+)
+
+// Admin serves retry.v1.AdminService.
+type Admin struct {
+	retryv1.UnimplementedAdminServiceServer
+
+	Switches *switches.Switches
+	Log      *slog.Logger
+}
+
+// DrainUpstream is documented at retryv1.AdminServiceServer, as are the others.
+func (s *Admin) DrainUpstream(_ context.Context, req *retryv1.DrainUpstreamRequest) (*retryv1.DrainUpstreamResponse, error) {
+	if err := validate(req); err != nil {
+		return nil, err
+	}
+	if err := s.Switches.Drain(req.GetUpstream()); err != nil {
+		return nil, status.Error(codes.ResourceExhausted, err.Error())
+	}
+	s.Log.Warn("upstream drained: no retry towards it", "upstream", req.GetUpstream())
+	return new(retryv1.DrainUpstreamResponse), nil
+}
+
+func (s *Admin) UndrainUpstream(_ context.Context, req *retryv1.UndrainUpstreamRequest) (*retryv1.UndrainUpstreamResponse, error) {
+	if err := validate(req); err != nil {
+		return nil, err
+	}
+	s.Switches.Undrain(req.GetUpstream())
+	s.Log.Warn("upstream undrained", "upstream", req.GetUpstream())
+	return new(retryv1.UndrainUpstreamResponse), nil
+}
+
+func (s *Admin) SetKillSwitch(_ context.Context, req *retryv1.SetKillSwitchRequest) (*retryv1.SetKillSwitchResponse, error) {
+	if err := validate(req); err != nil {
+		return nil, err
+	}
+	on := req.GetKillSwitch() == retryv1.KillSwitch_KILL_SWITCH_ON
+	s.Switches.SetKill(on)
+	s.Log.Warn("kill switch set: while it is on there is no retry", "on", on)
+	return new(retryv1.SetKillSwitchResponse), nil
+}
+
+func (s *Admin) GetDrained(context.Context, *retryv1.GetDrainedRequest) (*retryv1.GetDrainedResponse, error) {
+	resp := &retryv1.GetDrainedResponse{KillSwitch: retryv1.KillSwitch_KILL_SWITCH_OFF, Upstreams: s.Switches.Drained()}
+	if s.Switches.Killed() {
+		resp.KillSwitch = retryv1.KillSwitch_KILL_SWITCH_ON
+	}
+	return resp, nil
+}

@@ -4,6 +4,7 @@ package telemetry
 
 import (
 	"sync"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -79,9 +80,10 @@ func (m *Metrics) FirstAttempts(upstream string, n int) {
 // CutOff counts an answer that was cut off half-way.
 func (m *Metrics) CutOff(upstream string) { m.cutOff.WithLabelValues(m.upstream(upstream)).Inc() }
 
-// upstream bounds the label: the first maxUpstreams names keep their own.
+// upstream bounds the label: the first maxUpstreams names keep their own. A name that is not UTF-8
+// cannot be a label's value.
 func (m *Metrics) upstream(name string) string {
-	if name == "" {
+	if name == "" || !utf8.ValidString(name) {
 		return OtherUpstreams
 	}
 	m.mu.RLock()
@@ -92,7 +94,7 @@ func (m *Metrics) upstream(name string) string {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.upstreams) >= maxUpstreams {
+	if _, ok := m.upstreams[name]; !ok && len(m.upstreams) >= maxUpstreams {
 		return OtherUpstreams
 	}
 	m.upstreams[name] = name

@@ -158,3 +158,60 @@ func TestTrapWaitLimitBite(t *testing.T) {
 		wantHits(t, s, a, 1, 1)
 	})
 }
+
+// What a route removes from answers is gone before the outer filters see it: the finalizer would know
+// nothing of an answer that the judge has let pass.
+func TestTrapHiddenFactsBite(t *testing.T) {
+	t.Parallel()
+	s := startTrap(t, stack.Options{Patches: []stack.Patch{saidTooMuch, hiddenFacts}})
+	a := s.Do(stack.Request{Method: "POST", Fault: "429 retry-after=3, ok"})
+	wantHits(t, s, a, 1, 0)
+	wantReport(t, a, finalized) // not routerARefused, as TestTrapWaitLimitBite has it
+}
+
+var (
+	hiddenFacts = stack.NewPatch("a route that removes internal headers",
+		stack.Set(stack.VirtualHost("outer", "all")+"/response_headers_to_remove", "[x-verdict-facts, x-verdict-details]"))
+	rawPaths = stack.NewPatch("paths as they come", stack.Remove(stack.HCM("outer")+"/normalize_path"),
+		stack.Remove(stack.HCM("outer")+"/merge_slashes"), stack.Remove(stack.HCM("outer")+"/path_with_escaped_slashes_action"))
+)
+
+// Where Envoy does not bring paths into one spelling, another spelling loosens nothing: of what is declared
+// it gets only what is stricter.
+func TestTrapRawPathsBite(t *testing.T) {
+	t.Parallel()
+	s := startTrap(t, stack.Options{Patches: []stack.Patch{rawPaths}, Config: trapConfig + `
+upstreams:
+- clusters: [app]
+  operations:
+  - {pattern: "PUT /log/{name}", idempotency: non_idempotent}
+  - {pattern: "PUT /orders/{id}", idempotency: idempotent}
+  - {pattern: POST /search, idempotency: safe}
+`})
+	for _, test := range []struct {
+		method, target string
+		hits           int
+	}{
+		{"PUT", "/log/a", 1},
+		{"PUT", "//log/a", 1},
+		{"PUT", "/log//a", 1},
+		{"PUT", "/%6cog/a", 1},
+		{"PUT", "/log%2fa", 1},
+		{"PUT", "/orders/../log/a", 1},
+		{"PUT", "/orders/1", 3},
+		{"PUT", "/orders//1", 1},
+		{"PUT", "/orders/%31", 1},
+		{"POST", "/search", 3},
+		{"POST", "//search", 1},
+		{"POST", "/%73earch", 1},
+		{"POST", "/search/.", 1},
+	} {
+		t.Run(test.method+" "+test.target, func(t *testing.T) {
+			a := s.Do(stack.Request{Method: test.method, Target: test.target, Fault: "reset", Body: "pay"})
+			wantHits(t, s, a, test.hits, test.hits)
+			if hits := s.Upstream.Hits(a.ID); len(hits) > 0 && hits[0].Path != test.target {
+				t.Errorf("the upstream was asked for %q", hits[0].Path)
+			}
+		})
+	}
+}

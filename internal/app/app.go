@@ -6,13 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/alecthomas/kong"
 )
 
 type cli struct {
-	Serve ServeCmd `cmd:"" help:"Serve Envoy's data plane: ext_proc and access log."`
-	Check CheckCmd `cmd:"" help:"Say what a configuration file means, or everything that is wrong with it."`
+	Serve    ServeCmd    `cmd:"" help:"Serve Envoy's data plane: ext_proc and access log."`
+	Check    CheckCmd    `cmd:"" help:"Say what a configuration file means, or everything that is wrong with it."`
+	Decide   DecideCmd   `cmd:"" help:"Say whether a failed request may be sent again."`
+	Classify ClassifyCmd `cmd:"" help:"Say what a symptom proves about how far an attempt got."`
+	Budget   BudgetCmd   `cmd:"" help:"The retry budget of a running service."`
+	Drain    DrainCmd    `cmd:"" help:"Deny every retry towards upstreams, without a change in Envoy."`
+	Undrain  UndrainCmd  `cmd:"" help:"End that."`
+	Version  VersionCmd  `cmd:"" help:"Say which build this is."`
 }
 
 // Run runs the program with the given arguments until its work is done or ctx ends, and returns the
@@ -36,7 +43,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	command.BindTo(ctx, (*context.Context)(nil))
-	err = command.Run(streams{stdout, stderr})
+	err = command.Run(streams{os.Stdin, stdout, stderr})
 	if err != nil {
 		if !errors.Is(err, errReported) {
 			fmt.Fprintln(stderr, "extproc:", err)
@@ -46,8 +53,11 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// streams are where a command writes.
-type streams struct{ out, err io.Writer }
+// streams are where a command reads and writes.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
 
 // errReported is the failure of a command that has said everything already.
 var errReported = errors.New("reported")

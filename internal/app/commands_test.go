@@ -1,0 +1,188 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// command runs extproc with the given arguments and returns its exit code and outputs.
+func command(t *testing.T, args ...string) (code int, out, errors string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var stdout, stderr strings.Builder
+	code = Run(ctx, args, &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+// startService runs `extproc serve` with its API and admin listeners on Unix sockets and returns them.
+func startService(t *testing.T, args ...string) (api, admin string) {
+	t.Helper()
+	dir := t.TempDir()
+	api, admin = "unix:"+filepath.Join(dir, "api"), "unix:"+filepath.Join(dir, "admin")
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan int, 1)
+	var log strings.Builder // read when the service has ended
+	args = append([]string{"serve", "--drain-time=0s", "--data-plane=unix:" + filepath.Join(dir, "data"), "--admin=" + admin, "--api=" + api}, args...)
+	go func() { done <- Run(ctx, args, &log, &log) }()
+	t.Cleanup(func() {
+		cancel()
+		if code := <-done; code != 0 {
+			t.Errorf("serve: exit code %d\n%s", code, &log)
+		}
+	})
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if code, _, errors := command(t, "budget", "list", "--server="+admin); code == 0 {
+			return api, admin
+		} else if time.Now().After(end) {
+			t.Fatal(errors)
+		}
+	}
+}
+
+func TestDecideAlone(t *testing.T) {
+	config := file(t, `
+upstreams:
+- clusters: [app]
+  operations: [{pattern: "POST /search", idempotency: safe}]
+`)
+	reset := []string{"decide", "--method=POST", "--path=/search?q=1", "--body=bytes", "--deadline=none", "--stage=connection_reset"}
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"undeclared", append(reset, "--config="+config, "--upstream=other"), `"verdict":"VERDICT_AMBIGUOUS"`},
+		{"declared", append(reset, "--config="+config, "--upstream=app"), `"verdict":"VERDICT_RETRY"`},
+		{"tightened", append(reset, "--config="+config, "--upstream=app", "--class=non_idempotent"), `"verdict":"VERDICT_AMBIGUOUS"`},
+		{"table", append(reset, "--explain"), "8  possibly_executed           ambiguous(sent_no_response)\n"},
+		{"an HTTP answer", []string{"decide", "--method=GET", "--status=404", "--deadline=1s", "--body=none", "--delivery=not_delivered"}, `"reason":"REASON_STATUS_NOT_RETRYABLE"`},
+		{"Envoy's words", []string{"classify", "--details=no_healthy_upstream", "--wire-bytes=0", "--tries=1"}, "not_sent: "},
+		{"a certificate", []string{"classify", "--details=upstream_reset_before_response_started{remote_connection_failure|TLS_error:x}", "--transport=CERTIFICATE_VERIFY_FAILED", "--wire-bytes=0", "--tries=1"}, "not_sent, permanent (certificate): "},
+		{"version", []string{"version"}, "go1."},
+	} {
+		if code, out, errors := command(t, c.args...); code != 0 || !strings.Contains(out, c.want) || errors != "" {
+			t.Errorf("%s: exit code %d, no %q in\n%s%s", c.name, code, c.want, out, errors)
+		}
+	}
+}
+
+func TestDecideRefusesBadFlags(t *testing.T) {
+	for want, args := range map[string][]string{
+		`--class: "sav" is none of idempotent, idempotent_with_key, non_idempotent, safe`: {"decide", "--class=sav"},
+		`--deadline: "soon" is neither`:   {"decide", "--deadline=soon"},
+		`--header: "x" is not NAME:VALUE`: {"classify", "--header=x"},
+		`--stage: it says by itself`:      {"classify", "--stage=dns", "--evidence=not_sent"},
+		`--details: it is missing`:        {"classify", "--tries=0"},
+		`facts.attempt: must be less`:     {"decide", "--attempt=1000001"},
+		`can't be used together`:          {"decide", "--explain", "--stdin"},
+		`Unavailable`:                     {"decide", "--server=unix:/nobody/listens/here"},
+	} {
+		if code, out, errors := command(t, args...); code == 0 || out != "" || !strings.Contains(errors, want) {
+			t.Errorf("%q: exit code %d, no %q in\n%s%s", args, code, want, out, errors)
+		}
+	}
+}
+
+// Each line of the input has its line in the output, whatever it is.
+func TestDecideLines(t *testing.T) {
+	input := strings.Join([]string{
+		`{"facts":{"upstream":"app","call":{"method":"GET"},"attempt":1,"body":{"kind":"BODY_KIND_NONE"},"noDeadline":{},"ending":{"observation":{"stage":"STAGE_DNS"}}}}`,
+		`{"facts":{"call":5}}`,
+		``,
+		`{"facts":{"runtime":7}}`,
+		`not json`,
+		`{"facts":{}}`,
+	}, "\n")
+	var out, errors strings.Builder
+	err := DecideCmd{Stdin: true}.Run(t.Context(), streams{in: strings.NewReader(input), out: &out, err: &errors})
+	if err != errReported {
+		t.Errorf("%v", err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for i, want := range []string{`"VERDICT_RETRY"`, `{"error":{"code":3,`, `"field":"facts.runtime"`, `{"error":{"code":3,`, `"REASON_MAX_ATTEMPTS"`} {
+		if len(lines) != 5 || !strings.Contains(lines[i], want) {
+			t.Fatalf("no %q in line %d of\n%s", want, i, &out)
+		}
+	}
+	for _, want := range []string{"line 2: ", "line 4: facts.runtime: ", "line 5: "} {
+		if !strings.Contains(errors.String(), want) {
+			t.Errorf("no %q in\n%s", want, &errors)
+		}
+	}
+}
+
+func TestCommandsAgainstAService(t *testing.T) {
+	api, admin := startService(t)
+	refused := []string{"decide", "--server=" + api, "--upstream=app", "--method=GET", "--body=none", "--deadline=none", "--stage=connect"}
+	for _, step := range []struct {
+		code int
+		args []string
+		want string
+	}{
+		{0, refused, `"grant":"`},
+		{0, []string{"budget", "get", "app", "--server=" + api}, `"retries":"1"`},
+		{0, []string{"budget", "deposit", "app", "5", "--server=" + api}, ""},
+		{0, []string{"budget", "withdraw", "app", "--server=" + api}, `"source":"SOURCE_EARNED"`},
+		{0, []string{"budget", "list", "--server=" + admin}, `"firstAttempts":"5"`},
+		{1, []string{"budget", "deposit", "app", "0", "--server=" + api}, "deposits[0].first_attempts"},
+		{0, []string{"drain", "app", "--server=" + admin}, `"upstreams":["app"]`},
+		{0, refused, "REASON_RUNTIME_DRAINING"},
+		{0, []string{"undrain", "app", "--server=" + admin}, `"upstreams":[]`},
+		{0, refused, "VERDICT_RETRY"},
+		{0, []string{"drain", "--all", "--server=" + admin}, "KILL_SWITCH_ON"},
+		{0, refused, "REASON_RUNTIME_DRAINING"},
+		{0, []string{"undrain", "--all", "--server=" + admin}, "KILL_SWITCH_OFF"},
+		{0, append(refused, "--explain"), "retry, by rule 9"},
+		// The operator's switches are not on the API's listener.
+		{1, []string{"drain", "app", "--server=" + api}, "Unimplemented"},
+	} {
+		code, out, errors := command(t, step.args...)
+		if code != step.code || !strings.Contains(out+errors, step.want) {
+			t.Errorf("%q: exit code %d, want %d, no %q in\n%s%s", step.args, code, step.code, step.want, out, errors)
+		}
+	}
+}
+
+// A watcher is told at once, and its end does not hold up the service's.
+func TestBudgetWatch(t *testing.T) {
+	api, admin := startService(t)
+	for _, server := range []string{api, admin} {
+		reader, writer := pipe(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		watched := make(chan error, 1)
+		go func() {
+			watched <- BudgetWatchCmd{Admin: Admin{server}, Every: 100 * time.Millisecond}.Run(ctx, streams{out: writer})
+		}()
+		if code, _, errors := command(t, "budget", "deposit", "app", "1", "--server="+server); code != 0 {
+			t.Fatal(errors)
+		}
+		if line := reader(); !strings.Contains(line, `"upstream":"app"`) {
+			t.Errorf("%q", line)
+		}
+		cancel()
+		if err := <-watched; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// plain HTTP and gRPC share the admin listener.
+func TestAdminListenerIsPlainHTTPToo(t *testing.T) {
+	_, admin := startService(t)
+	client := &http.Client{Transport: &http.Transport{DialContext: dialUnix(strings.TrimPrefix(admin, "unix:")), DisableKeepAlives: true}}
+	for _, path := range []string{"/healthz", "/metrics"} {
+		resp, err := client.Get("http://admin" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 200 {
+			t.Errorf("%s: %s", path, resp.Status)
+		}
+	}
+}

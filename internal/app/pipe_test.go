@@ -1,0 +1,25 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"testing"
+)
+
+// pipe returns a reader of lines and what to write them to.
+func pipe(t *testing.T) (line func() string, w io.Writer) {
+	t.Helper()
+	r, pw := io.Pipe()
+	t.Cleanup(func() { r.Close(); pw.Close() })
+	lines := bufio.NewScanner(r)
+	return func() string { lines.Scan(); return lines.Text() }, pw
+}
+
+// dialUnix connects to a socket, whatever the address.
+func dialUnix(path string) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}
+}

@@ -124,14 +124,7 @@ func TestPassthrough(t *testing.T) {
 
 	t.Run("WebSocket", func(t *testing.T) { talkWebSocket(t, s) })
 
-	for _, listener := range []string{"outer", "attempts"} {
-		if n := s.ExtProcStat(listener, "streams_started"); n != 0 {
-			t.Errorf("%s: Verdict was asked %d times", listener, n)
-		}
-	}
-	if n := s.ServiceMetric(0, "verdict_decisions_total"); n != 0 {
-		t.Errorf("%v decisions", n)
-	}
+	wantNobodyAsked(t, s)
 }
 
 // expectContinue sends a body only when it is asked for.

@@ -69,3 +69,19 @@ func (l tokenLog) want(t *testing.T, upstream string, granted, returned int) {
 		t.Errorf("%s: %d tokens granted and %d given back, want %d and %d", upstream, g, r, granted, returned)
 	}
 }
+
+// speaksHTTP2 makes a cluster like app speak HTTP/2, as app-h2 does.
+func speaksHTTP2(cluster string) stack.Edit {
+	return func(c *stack.Config) error {
+		options, err := c.Get(stack.Cluster("app-h2") + "/typed_extension_protocol_options")
+		if err != nil {
+			return err
+		}
+		at, err := c.Get(stack.Cluster(cluster))
+		if err != nil {
+			return err
+		}
+		at.(map[string]any)["typed_extension_protocol_options"] = options
+		return nil
+	}
+}

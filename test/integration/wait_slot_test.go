@@ -106,21 +106,15 @@ func wantTooLarge(t *testing.T, s *stack.Stack, a stack.Answer, size int) {
 
 // oneSlot adds a cluster and a host NAME.example that can do one thing at a time.
 func oneSlot(name, protocol string) stack.Edit {
+	add := stack.AddUpstream(name, protocol, `{circuit_breakers: {thresholds: [{max_connections: 1, max_requests: 1, max_pending_requests: 1}]}}`,
+		`{route: {cluster: `+name+`, timeout: 8s}}`)
+	if protocol == "h1" {
+		return add
+	}
 	return func(c *stack.Config) error {
-		err := stack.AddUpstream(name, protocol, `{circuit_breakers: {thresholds: [{max_connections: 1, max_requests: 1, max_pending_requests: 1}]}}`,
-			`{route: {cluster: `+name+`, timeout: 8s}}`)(c)
-		if err != nil || protocol == "h1" {
+		if err := add(c); err != nil {
 			return err
 		}
-		options, err := c.Get(stack.Cluster("app-h2") + "/typed_extension_protocol_options")
-		if err != nil {
-			return err
-		}
-		cluster, err := c.Get(stack.Cluster(name))
-		if err != nil {
-			return err
-		}
-		cluster.(map[string]any)["typed_extension_protocol_options"] = options
-		return nil
+		return speaksHTTP2(name)(c)
 	}
 }

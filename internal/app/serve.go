@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	alsv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
@@ -22,6 +23,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
@@ -101,7 +103,10 @@ func (c *ServeCmd) Run(ctx context.Context, out streams) error {
 	healthy := health.NewServer()
 	server := grpc.NewServer(
 		grpc.StreamInterceptor(recoverPanics(log)),
-		grpc.SharedWriteBuffer(true), // thousands of streams wait at once
+		// Envoy's connection_keepalive may ping as often as its operator likes. The default would close
+		// the connection, and every wait on it, after the third ping within five minutes.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Millisecond, PermitWithoutStream: true}),
+		grpc.WaitForHandlers(true), // a token goes back before the budget closes
 	)
 	answers := &api{
 		config:   func() *config.Config { return cfg },
@@ -126,10 +131,12 @@ func (c *ServeCmd) Run(ctx context.Context, out streams) error {
 	apiServer, adminGRPC := answers.server(healthy), answers.adminServer(healthy)
 	adminServer := withGRPC(adminGRPC, adminHandler(registry))
 	broken := make(chan error, 3)
-	go func() { broken <- server.Serve(dataPlane) }()
-	go func() { broken <- adminServer.Serve(admin) }()
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	serving.Go(func() { broken <- server.Serve(dataPlane) })
+	serving.Go(func() { broken <- adminServer.Serve(admin) })
 	if apiListener != nil {
-		go func() { broken <- apiServer.Serve(apiListener) }()
+		serving.Go(func() { broken <- apiServer.Serve(apiListener) })
 	}
 	log.Info("serving", "data_plane", dataPlane.Addr().String(), "admin", admin.Addr().String(), "config", c.Config)
 
@@ -141,8 +148,8 @@ func (c *ServeCmd) Run(ctx context.Context, out streams) error {
 		drain.Begin(c.DrainTime)
 		drain.AwaitIdle(min(lameDuck, c.DrainTime), c.DrainTime)
 	}
-	// What is still open is Envoy's access-log stream, which never ends by itself.
-	server.Stop()
+	// Envoy ends a stream when it has its answer. Its access-log stream never ends by itself.
+	stopSoon(server)
 	stopSoon(apiServer)
 	adminGRPC.Stop() // its watchers would hold the HTTP server
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

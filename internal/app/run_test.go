@@ -1,0 +1,165 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// program is a whole `extproc serve` in this process.
+type program struct {
+	dataPlane, admin string
+	signal           context.CancelFunc // as SIGTERM does
+	log              *buffer
+	code             chan int
+}
+
+// serve starts the program on free ports, or where args say, and waits until it serves.
+func serve(t *testing.T, args ...string) *program {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &program{signal: cancel, log: &buffer{}, code: make(chan int, 1)}
+	args = append([]string{"serve", "--data-plane=127.0.0.1:0", "--admin=127.0.0.1:0"}, args...)
+	go func() { p.code <- Run(ctx, args, p.log, p.log) }()
+	t.Cleanup(func() {
+		cancel()
+		p.wantExit(t, 0)
+	})
+	serving := regexp.MustCompile(`msg=serving data_plane=(\S+) admin=(\S+)`)
+	var found []string
+	p.wait(t, "the program serves", func() bool {
+		found = serving.FindStringSubmatch(p.log.String())
+		return found != nil
+	})
+	p.dataPlane, p.admin = found[1], found[2]
+	return p
+}
+
+// wait polls for what is to happen within ten seconds.
+func (p *program) wait(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !happened(); time.Sleep(5 * time.Millisecond) {
+		select {
+		case code := <-p.code:
+			p.code <- code
+			t.Fatalf("waiting until %s: exit code %d\n%s", what, code, p.log)
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatalf("waiting until %s\n%s", what, p.log)
+		}
+	}
+}
+
+// wantExit waits for the end. It may be called again.
+func (p *program) wantExit(t *testing.T, want int) {
+	t.Helper()
+	select {
+	case code := <-p.code:
+		p.code <- code
+		if code != want {
+			t.Errorf("exit code %d, want %d\n%s", code, want, p.log)
+		}
+	case <-time.After(20 * time.Second):
+		t.Errorf("the program does not end\n%s", p.log)
+	}
+}
+
+func dial(t *testing.T, address string) *grpc.ClientConn {
+	t.Helper()
+	if strings.HasPrefix(address, "/") {
+		address = "unix:" + address
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// buffer is a bytes.Buffer for several goroutines.
+type buffer struct {
+	mu   sync.Mutex
+	data bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.data.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.data.String()
+}
+
+// TestExitCodes: 2 for arguments that are not understood, 1 for what cannot be done, and a message that
+// says what.
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "socket")
+	takenSocket, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer takenSocket.Close()
+	bad := file(t, "defaults:\n  max_attempts: many\n")
+	addresses := []string{"--data-plane=127.0.0.1:0", "--admin=127.0.0.1:0"}
+	on := func(args ...string) []string { return slices.Concat([]string{"serve"}, addresses, args) }
+	for _, test := range []struct {
+		args []string
+		code int
+		says []string
+	}{
+		{nil, 2, []string{"expected one of"}},
+		{[]string{"sreve"}, 2, []string{"unexpected argument sreve"}},
+		{[]string{"serve", "--no-such-flag"}, 2, []string{"unknown flag --no-such-flag"}},
+		{[]string{"serve", "--drain-time=soon"}, 2, []string{"--drain-time", "soon"}},
+		{[]string{"serve", "--log-level=loud"}, 2, []string{"--log-level", "loud"}},
+		{[]string{"serve", "--log-format=xml"}, 2, []string{"--log-format", "xml"}},
+		{[]string{"serve", "file.yaml"}, 2, []string{"unexpected argument file.yaml"}},
+		{[]string{"--help"}, 0, []string{"Usage: extproc <command>"}},
+		{on("--config=" + filepath.Join(dir, "none.yaml")), 1, []string{"none.yaml", "no such file"}},
+		{on("--config=" + bad), 1, []string{bad + ":2:17: "}},
+		{on("--data-plane=" + taken.Addr().String()), 1, []string{taken.Addr().String(), "address already in use"}},
+		{on("--admin=" + taken.Addr().String()), 1, []string{taken.Addr().String(), "address already in use"}},
+		{on("--data-plane=unix:" + socket), 1, []string{socket, "another process listens there"}},
+		{on("--data-plane=unix:" + bad), 1, []string{bad, "address already in use"}},
+		{on("--data-plane=nowhere"), 1, []string{"nowhere", "missing port"}},
+		{on("--event-log=" + dir), 1, []string{dir, "is a directory"}},
+	} {
+		var out buffer
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		if code := Run(ctx, test.args, &out, &out); code != test.code {
+			t.Errorf("%q: exit code %d, want %d\n%s", test.args, code, test.code, &out)
+		}
+		cancel()
+		for _, word := range test.says {
+			if !strings.Contains(out.String(), word) {
+				t.Errorf("%q says nothing of %q:\n%s", test.args, word, &out)
+			}
+		}
+	}
+}

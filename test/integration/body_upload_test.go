@@ -101,31 +101,38 @@ func TestBodyAnnouncedTooLarge(t *testing.T) {
 func TestBodySlowUploadUnderShortDeadline(t *testing.T) {
 	t.Parallel()
 	s := start(t, stack.Options{Config: quick, Patches: []stack.Patch{stack.NewPatch("a deadline of 1 s", outerRoute("/in-1s", "1s"))}})
+	body := string(upstream.Body(6000))
+	slowly := func(w io.Writer) error {
+		for i := range 6 {
+			if _, err := io.WriteString(w, body[i*1000:(i+1)*1000]); err != nil {
+				return err
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		return nil
+	}
+	type upload struct {
+		host, fault string
+		answer      stack.Answer
+	}
+	var uploads []*upload
 	for _, host := range bodyHosts {
 		for _, fault := range []string{"429, ok", "early:429, ok"} {
-			t.Run(fault+" "+host, func(t *testing.T) {
-				t.Parallel()
-				body := string(upstream.Body(6000))
-				r := stack.Request{Method: "POST", Host: host, Target: "/in-1s", Fault: fault}
-				r.Upload = func(w io.Writer) error {
-					for i := range 6 {
-						if _, err := io.WriteString(w, body[i*1000:(i+1)*1000]); err != nil {
-							return err
-						}
-						time.Sleep(500 * time.Millisecond)
-					}
-					return nil
-				}
-				a := s.Do(r)
-				wantReplayed(t, s, a, body)
-				if a.Elapsed < 3*time.Second {
-					t.Errorf("answered after %v", a.Elapsed)
-				}
-			})
+			uploads = append(uploads, &upload{host: host, fault: fault})
 		}
 	}
+	together(uploads, func(u *upload) {
+		u.answer = s.Do(stack.Request{Method: "POST", Host: u.host, Target: "/in-1s", Fault: u.fault, Upload: slowly})
+	})
+	for _, u := range uploads {
+		t.Run(u.fault+" "+u.host, func(t *testing.T) {
+			wantReplayed(t, s, u.answer, body)
+			if u.answer.Elapsed < 3*time.Second {
+				t.Errorf("answered after %v", u.answer.Elapsed)
+			}
+		})
+	}
 	t.Run("the deadline is 1 s", func(t *testing.T) {
-		t.Parallel()
 		a := s.Do(stack.Request{Method: "POST", Target: "/in-1s", Fault: "429 retry-after=1, ok", Body: "pay"})
 		wantReport(t, a, stack.Report{Verdict: "denied", Reason: "deadline", Evidence: "RESPONSE_RECEIVED", Execution: "NOT_EXECUTED", Attempts: "1"})
 		wantHits(t, s, a, 1, 0)
@@ -142,8 +149,8 @@ func TestBodyPassesLimitInSecondAttempt(t *testing.T) {
 			t.Run(protocol+" "+host, func(t *testing.T) {
 				t.Parallel()
 				r := stack.Request{Method: "POST", Host: host}
-				wantReplayed(t, s, do(late(t, s, r, "early:429, ok", body, 2)), body)
-				a := do(late(t, s, r, "early:429, 429, ok", body, 2))
+				wantReplayed(t, s, do(late(t, s, r, "early:429, ok", body, 2, 0)), body)
+				a := do(late(t, s, r, "early:429, 429, ok", body, 2, 0))
 				want := bodyNotReplayable
 				want.Attempts = "2"
 				wantReport(t, a, want)
@@ -159,24 +166,36 @@ func TestBodyPassesLimitAfterTheYes(t *testing.T) {
 	t.Parallel()
 	s := start(t, stack.Options{Config: quick})
 	body := strings.Repeat("x", replayLimit+1)
+	type upload struct {
+		name   string
+		do     func(stack.Request) stack.Answer
+		host   string
+		answer stack.Answer
+	}
+	var uploads []*upload
 	for _, host := range bodyHosts {
 		for protocol, do := range protocols(s) {
-			t.Run(protocol+" "+host, func(t *testing.T) {
-				a := do(late(t, s, stack.Request{Method: "POST", Host: host}, "early:429 retry-after=1, ok", body, 1))
-				if a.Status != 429 {
-					t.Errorf("status %d: %s", a.Status, a.Body)
-				}
-				wantReport(t, a, yesNotObeyed)
-				wantHits(t, s, a, 1, 0)
-				wantNothingInternal(t, a)
-			})
+			uploads = append(uploads, &upload{name: protocol + " " + host, do: do, host: host})
 		}
+	}
+	together(uploads, func(u *upload) {
+		u.answer = u.do(late(t, s, stack.Request{Method: "POST", Host: u.host}, "early:429 retry-after=2, ok", body, 1, len(uploads)))
+	})
+	for _, u := range uploads {
+		t.Run(u.name, func(t *testing.T) {
+			if u.answer.Status != 429 {
+				t.Errorf("status %d: %s", u.answer.Status, u.answer.Body)
+			}
+			wantReport(t, u.answer, yesNotObeyed)
+			wantHits(t, s, u.answer, 1, 0)
+			wantNothingInternal(t, u.answer)
+		})
 	}
 }
 
-// late uploads the first 1000 bytes, and the rest once the upstream was hit n times and, before a
-// second hit, the judge waits.
-func late(t *testing.T, s *stack.Stack, r stack.Request, fault, body string, n int) stack.Request {
+// late uploads the first 1000 bytes, and the rest once the upstream was hit n times and the judge holds
+// that many answers.
+func late(t *testing.T, s *stack.Stack, r stack.Request, fault, body string, n, waiting int) stack.Request {
 	r.Fault, r.ID = fault, s.NewID()
 	r.Upload = func(w io.Writer) error {
 		if err := pieces(body[:1000], 1000)(w); err != nil {
@@ -185,7 +204,7 @@ func late(t *testing.T, s *stack.Stack, r stack.Request, fault, body string, n i
 		if _, err := s.Upstream.WaitHits(t.Context(), r.ID, n); err != nil {
 			return err
 		}
-		for end := time.Now().Add(10 * time.Second); n == 1 && s.ServiceMetric(0, "verdict_waiting") == 0 && time.Now().Before(end); {
+		for end := time.Now().Add(10 * time.Second); s.ServiceMetric(0, "verdict_waiting") < float64(waiting) && time.Now().Before(end); {
 			time.Sleep(20 * time.Millisecond)
 		}
 		return pieces(body[1000:], 30_000)(w)

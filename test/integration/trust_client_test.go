@@ -158,14 +158,10 @@ func TestTrustClient(t *testing.T) {
 		t.Run(client.name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, stack.Options{Config: quick, Patches: append(client.patches, clientRoutes, stack.LabClusters())})
-			for _, word := range clientWords {
-				t.Run(word.name(), func(t *testing.T) {
-					t.Parallel()
-					without, with := word.play(s, client.header)
-					if diff := cmp.Diff(without, with); diff != "" {
-						t.Errorf("%s %s: the client's word had an effect:\n%s", word.request.Method, word.request.Fault, diff)
-					}
-				})
+			for _, played := range playWords(s, client.header) {
+				if diff := cmp.Diff(played.without, played.with); diff != "" {
+					t.Errorf("%q, %s %s: the client's word had an effect:\n%s", played.word.header, played.word.request.Method, played.word.request.Fault, diff)
+				}
 			}
 		})
 	}
@@ -176,14 +172,10 @@ func TestTrustClient(t *testing.T) {
 func TestTrustClientWithoutTheCure(t *testing.T) {
 	t.Parallel()
 	s := start(t, stack.Options{Config: quick, Patches: []stack.Patch{internalClients, trustingClients, clientRoutes, stack.LabClusters()}})
-	for _, word := range clientWords {
-		t.Run(word.name(), func(t *testing.T) {
-			t.Parallel()
-			without, with := word.play(s, nil)
-			if got := uncuredEffect(without, with); got != word.uncured {
-				t.Errorf("%s, not %s: without the word %+v, with it %+v", got, word.uncured, without, with)
-			}
-		})
+	for _, played := range playWords(s, nil) {
+		if got := uncuredEffect(played.without, played.with); got != played.word.uncured {
+			t.Errorf("%q: %s, not %s: without the word %+v, with it %+v", played.word.header, got, played.word.uncured, played.without, played.with)
+		}
 	}
 }
 
@@ -210,18 +202,25 @@ func uncuredEffect(without, with effect) string {
 	return steers
 }
 
-func (w clientWord) name() string { return strings.Join(w.header, "; ") }
+type playedWord struct {
+	word          clientWord
+	without, with effect
+}
 
-// play plays the request without and with the word, side by side.
-func (w clientWord) play(s *stack.Stack, header []string) (without, with effect) {
-	r := w.request
-	r.Header = slices.Concat(r.Header, header)
-	done := make(chan effect)
-	go func() { done <- effectOf(s, r) }()
-	said := r
-	said.Header = slices.Concat(r.Header, w.header)
-	with = effectOf(s, said)
-	return <-done, with
+// playWords plays each request without and with its word, and with the client's other headers.
+func playWords(s *stack.Stack, header []string) []*playedWord {
+	var all []*playedWord
+	for _, word := range clientWords {
+		all = append(all, &playedWord{word: word})
+	}
+	together(all, func(p *playedWord) {
+		r := p.word.request
+		r.Header = header
+		p.without = effectOf(s, r)
+		r.Header = slices.Concat(header, p.word.header)
+		p.with = effectOf(s, r)
+	})
+	return all
 }
 
 // A client that knows how Verdict talks cannot choose the case id of an uncertain outcome, nor see

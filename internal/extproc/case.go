@@ -23,8 +23,8 @@ type failure struct {
 	caseID string
 }
 
-func newFailure(a evidence.Attempt, u *config.Upstream) failure {
-	f := failure{Attempt: a, upstream: u, policy: u.Policy(), caseID: a.ID}
+func newFailure(a evidence.Attempt, u *config.Upstream) *failure {
+	f := &failure{Attempt: a, upstream: u, policy: u.Policy(), caseID: a.ID}
 	if f.caseID == "" {
 		f.caseID = rand.Text()
 	}
@@ -32,7 +32,7 @@ func newFailure(a evidence.Attempt, u *config.Upstream) failure {
 }
 
 // examine puts together what Envoy said, what the operator declared and what the budget shows.
-func (c *call) examine(a evidence.Attempt) failure {
+func (c *call) examine(a evidence.Attempt) *failure {
 	if !a.Known {
 		return c.examineUnknown(a)
 	}
@@ -46,9 +46,9 @@ func (c *call) examine(a evidence.Attempt) failure {
 
 // examinePlain is examine without what only the hop's configuration knows: the request's body can be
 // sent again where there is none.
-func (c *call) examinePlain(a evidence.Attempt) failure {
+func (c *call) examinePlain(a evidence.Attempt) *failure {
 	f := newFailure(a, c.config.Upstream(a.Cluster))
-	class := c.class(&f)
+	class := c.class(f)
 	f.facts = decision.Facts{
 		Evidence:    a.Evidence,
 		Status:      a.Status,
@@ -74,7 +74,7 @@ func (c *call) examinePlain(a evidence.Attempt) failure {
 // upstream is not known, so the strictest class over all of them holds. The circumstances that rules
 // 1 to 6 ask about are not known either; they are let pass, so that the verdict says what is known of
 // the request. Nobody retries on it.
-func (c *call) examineUnknown(a evidence.Attempt) failure {
+func (c *call) examineUnknown(a evidence.Attempt) *failure {
 	f := newFailure(a, c.config.Upstream(""))
 	f.policy.MaxAttempts = max(f.policy.MaxAttempts, 2)
 	class := c.config.Strictest(a.Method, a.Path)
@@ -125,6 +125,6 @@ func (f *failure) remember() {
 	}
 }
 
-func (f failure) decide(r float64) decision.Decision {
+func (f *failure) decide(r float64) decision.Decision {
 	return decision.Decide(f.facts, f.policy, r)
 }

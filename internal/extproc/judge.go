@@ -48,7 +48,7 @@ func (j *judge) headers(ctx context.Context, h *extprocv3.HttpHeaders, key strin
 		return j.final(f, d).toHeaders(), nil
 	}
 	if !f.LocalReply && !h.GetEndOfStream() {
-		j.pending, j.since = &f, time.Now()
+		j.pending, j.since = f, time.Now()
 		return j.askForBody(), nil
 	}
 	return j.retry(ctx, f, d, (*reply).toHeaders)
@@ -57,7 +57,7 @@ func (j *judge) headers(ctx context.Context, h *extprocv3.HttpHeaders, key strin
 // body decides anew once the error body is there: time has passed, and the budget and the draining
 // may have changed. A body that is not whole would hold the upstream's connection during the wait.
 func (j *judge) body(ctx context.Context, b *extprocv3.HttpBody) (*extprocv3.ProcessingResponse, error) {
-	f := *j.pending
+	f := j.pending
 	j.pending = nil
 	f.facts.Remaining -= time.Since(j.since)
 	f.facts.Runtime = j.server.runtime(f.Cluster)
@@ -76,7 +76,7 @@ func (j *judge) body(ctx context.Context, b *extprocv3.HttpBody) (*extprocv3.Pro
 
 // decide never says retry where Envoy's configuration does not say how long the judge can wait, where
 // nobody listens, nor where an answer at Envoy's header limit has no room for the word.
-func (j *judge) decide(f failure) decision.Decision {
+func (j *judge) decide(f *failure) decision.Decision {
 	d := f.decide(j.server.random())
 	if d.Verdict != decision.Retry {
 		return d
@@ -93,7 +93,7 @@ func (j *judge) decide(f failure) decision.Decision {
 // retry takes the token, waits, and says retry; to makes the message that Envoy waits for. The report
 // goes with it, for the case that router A does not send the request again. The token goes back when
 // the retry was not said: a message that cannot be sent has not been.
-func (j *judge) retry(ctx context.Context, f failure, d decision.Decision, to func(*reply) *extprocv3.ProcessingResponse) (*extprocv3.ProcessingResponse, error) {
+func (j *judge) retry(ctx context.Context, f *failure, d decision.Decision, to func(*reply) *extprocv3.ProcessingResponse) (*extprocv3.ProcessingResponse, error) {
 	grant, ok := f.account.TryWithdraw(ctx)
 	if !ok {
 		return to(j.final(f, d.Deny(decision.ReasonBudgetExhausted))), nil
@@ -124,7 +124,7 @@ func (j *judge) retry(ctx context.Context, f failure, d decision.Decision, to fu
 }
 
 // sayRetry makes the answer that router A obeys. Near Envoy's header limit the report is left out.
-func (j *judge) sayRetry(f failure, d decision.Decision) *reply {
+func (j *judge) sayRetry(f *failure, d decision.Decision) *reply {
 	r := newReply(f, d.Deny(decision.ReasonRetryNotExecuted)).retry()
 	if !r.fits(j.answer, j.limits.maxHeaders) {
 		r = new(reply).retry()
@@ -134,7 +134,7 @@ func (j *judge) sayRetry(f failure, d decision.Decision) *reply {
 
 // final is the answer that ends the request. Near Envoy's header limit it is left to the finalizer,
 // whose hop takes more headers and which counts it.
-func (j *judge) final(f failure, d decision.Decision) *reply {
+func (j *judge) final(f *failure, d decision.Decision) *reply {
 	r := newReply(f, d)
 	if len(r.set) > 0 && !r.fits(j.answer, j.limits.maxHeaders) {
 		return new(reply).withoutControl(j.answer)

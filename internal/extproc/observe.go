@@ -9,11 +9,12 @@ import (
 
 // observe counts a decision and logs it: at debug level, and as a warning where the request ends with
 // an outcome that somebody has to reconcile.
-func (s *Server) observe(f failure, d decision.Decision) {
+func (s *Server) observe(f *failure, d decision.Decision) {
 	s.Metrics.Decision(f.Cluster, d)
 	level, message := slog.LevelDebug, "decided"
 	if d.Uncertain && d.Verdict != decision.Retry {
 		level, message = slog.LevelWarn, "uncertain outcome"
+		s.enter(f, d)
 	}
 	ctx := context.Background()
 	if !s.Log.Enabled(ctx, level) {

@@ -44,7 +44,7 @@ func (p *plain) answer(ctx context.Context, answer evidence.Headers) *extprocv3.
 
 // advise pays for a retry that is advised like for one that is done. One that nobody hears costs
 // nothing.
-func (p *plain) advise(ctx context.Context, f failure, d decision.Decision, answer evidence.Headers) decision.Decision {
+func (p *plain) advise(ctx context.Context, f *failure, d decision.Decision, answer evidence.Headers) decision.Decision {
 	if p.observing || !newReply(f, d).fits(answer, p.limits.maxHeaders) {
 		return d.Deny(decision.ReasonRetryNotExecuted)
 	}

@@ -29,7 +29,7 @@ type problem struct {
 	Key       string `json:"idempotency_key,omitempty"`
 }
 
-func problemBody(f failure, d decision.Decision) []byte {
+func problemBody(f *failure, d decision.Decision) []byte {
 	body, err := json.Marshal(problem{
 		Type:      "urn:verdict:uncertain-outcome",
 		Title:     "The request may or may not have been executed",

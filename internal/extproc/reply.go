@@ -18,7 +18,7 @@ type reply struct {
 }
 
 // newReply makes the report on a failing answer. A complete request gets none.
-func newReply(f failure, d decision.Decision) *reply {
+func newReply(f *failure, d decision.Decision) *reply {
 	r := &reply{}
 	if d.Verdict == decision.Complete {
 		return r

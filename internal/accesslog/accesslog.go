@@ -3,6 +3,7 @@
 package accesslog
 
 import (
+	"crypto/rand"
 	"errors"
 	"io"
 	"log/slog"
@@ -12,9 +13,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/verdictproxy/verdict/internal/config"
 	"github.com/verdictproxy/verdict/internal/evidence"
+	"github.com/verdictproxy/verdict/internal/ledger"
 	"github.com/verdictproxy/verdict/internal/telemetry"
 	"github.com/verdictproxy/verdict/pkg/budget"
+	"github.com/verdictproxy/verdict/pkg/decision"
 )
 
 // Server takes access-log entries. An entry that says too little is not counted: a deposit that is
@@ -22,7 +26,11 @@ import (
 type Server struct {
 	alsv3.UnimplementedAccessLogServiceServer
 
-	Budget  budget.Budget
+	Budget budget.Budget
+	// Ledger is where answers that were cut off are entered, as far as they are uncertain by what Config
+	// returns; nil is nowhere.
+	Ledger  *ledger.Ledger
+	Config  func() *config.Config
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
 }
@@ -53,10 +61,33 @@ func (s *Server) take(m *alsv3.StreamAccessLogsMessage) {
 			s.Metrics.CutOff(e.Upstream)
 			s.Log.Warn("answer cut off", "evidence", "PARTIAL_RESPONSE", "upstream", e.Upstream,
 				"case", e.ID, "method", e.Method, "path", e.Path, "cause", e.Details)
+			s.enter(e)
 		}
 	}
 	for upstream, n := range first {
 		s.Budget.Account(upstream).Deposit(n)
 		s.Metrics.FirstAttempts(upstream, n)
 	}
+}
+
+// cutOff is the decision on an answer that was cut off after its caller had part of it: rule 4.
+var cutOff = decision.Decision{
+	Verdict: decision.Denied, Reason: decision.ReasonResponseAlreadyDelivered, Rule: 4,
+	Evidence: decision.PartialResponse, Execution: decision.ExecutionUnknown, Uncertain: true,
+}
+
+// enter writes down what the caller of a cut-off answer does not know, except where the operation has no
+// effect that could be open. The route's operation is not known here, nor the path as it was before the
+// route, so the strictest class holds.
+func (s *Server) enter(e evidence.Ended) {
+	if s.Ledger == nil || s.Config().Strictest(e.Method, e.Path) == decision.Safe {
+		return
+	}
+	id := e.ID
+	if id == "" {
+		id = rand.Text()
+	}
+	s.Ledger.Enter(ledger.Entry{
+		CaseID: id, Upstream: e.Upstream, Method: e.Method, Path: e.Path, Cause: e.Details, Decision: cutOff,
+	})
 }

@@ -19,6 +19,7 @@ import (
 	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
 	"github.com/verdictproxy/verdict/internal/config"
 	"github.com/verdictproxy/verdict/internal/decisionapi"
+	"github.com/verdictproxy/verdict/internal/ledger"
 	"github.com/verdictproxy/verdict/internal/switches"
 	"github.com/verdictproxy/verdict/internal/telemetry"
 	"github.com/verdictproxy/verdict/pkg/budget"
@@ -34,6 +35,7 @@ type api struct {
 	budget   budget.Budget
 	grants   *decisionapi.Grants
 	switches *switches.Switches
+	ledger   *ledger.Ledger
 	metrics  *telemetry.Metrics
 	log      *slog.Logger
 }
@@ -48,6 +50,7 @@ func (a *api) server(healthy *health.Server) *grpc.Server {
 	)
 	decisionapi.Register(s, retryv1.DecisionService_ServiceDesc, a.decisions())
 	decisionapi.Register(s, retryv1.BudgetService_ServiceDesc, &decisionapi.Budgets{Budget: a.budget, Grants: a.grants})
+	decisionapi.Register(s, retryv1.LedgerService_ServiceDesc, &decisionapi.Cases{Ledger: a.ledger})
 	healthv1.RegisterHealthServer(s, healthy)
 	reflection.Register(s)
 	return s
@@ -76,6 +79,10 @@ func (a *api) observe(d decisionapi.Decided) {
 	level, message := slog.LevelDebug, "decided"
 	if d.CaseID != "" {
 		level, message = slog.LevelWarn, "uncertain outcome"
+		a.ledger.Enter(ledger.Entry{
+			CaseID: d.CaseID, RequestID: d.RequestID, Upstream: d.Upstream, Operation: d.Operation,
+			Method: d.Method, Path: d.Path, Key: d.Key, Attempts: d.Attempt, Cause: d.Cause, Decision: d.Decision,
+		})
 	}
 	a.log.LogAttrs(context.Background(), level, message,
 		slog.String("caller", "api"),

@@ -17,6 +17,7 @@ type cli struct {
 	Decide   DecideCmd   `cmd:"" help:"Say whether a failed request may be sent again."`
 	Classify ClassifyCmd `cmd:"" help:"Say what a symptom proves about how far an attempt got."`
 	Budget   BudgetCmd   `cmd:"" help:"The retry budget of a running service."`
+	Ledger   LedgerCmd   `cmd:"" help:"The uncertain outcomes of a running service."`
 	Drain    DrainCmd    `cmd:"" help:"Deny every retry towards upstreams, without a change in Envoy."`
 	Undrain  UndrainCmd  `cmd:"" help:"End that."`
 	Version  VersionCmd  `cmd:"" help:"Say which build this is."`

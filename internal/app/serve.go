@@ -31,6 +31,7 @@ import (
 	"github.com/verdictproxy/verdict/internal/config"
 	"github.com/verdictproxy/verdict/internal/decisionapi"
 	"github.com/verdictproxy/verdict/internal/extproc"
+	"github.com/verdictproxy/verdict/internal/ledger"
 	"github.com/verdictproxy/verdict/internal/switches"
 	"github.com/verdictproxy/verdict/internal/telemetry"
 	"github.com/verdictproxy/verdict/pkg/budget"
@@ -39,14 +40,15 @@ import (
 
 // ServeCmd serves until its context ends, then drains.
 type ServeCmd struct {
-	Config    string        `placeholder:"FILE" help:"Configuration (YAML). Without it the defaults hold for every upstream."`
-	DataPlane string        `default:"127.0.0.1:9002" placeholder:"ADDR" help:"Where Envoy calls: HOST:PORT or unix:PATH."`
-	Admin     string        `default:"127.0.0.1:9003" placeholder:"ADDR" help:"Where /metrics, /healthz and the gRPC services of the operator are: HOST:PORT or unix:PATH."`
-	API       string        `placeholder:"ADDR" help:"Where programs without an Envoy ask (gRPC): HOST:PORT or unix:PATH. Off by default."`
-	DrainTime time.Duration `default:"10s" help:"At SIGTERM, how long a running wait may still go on."`
-	EventLog  string        `placeholder:"FILE" help:"Append every deposit, grant and return of the retry budget, as NDJSON."`
-	LogLevel  slog.Level    `default:"info" help:"debug, info, warn or error. debug shows every decision."`
-	LogFormat string        `default:"text" enum:"text,json" help:"text or json."`
+	Config     string        `placeholder:"FILE" help:"Configuration (YAML). Without it the defaults hold for every upstream."`
+	DataPlane  string        `default:"127.0.0.1:9002" placeholder:"ADDR" help:"Where Envoy calls: HOST:PORT or unix:PATH."`
+	Admin      string        `default:"127.0.0.1:9003" placeholder:"ADDR" help:"Where /metrics, /healthz and the gRPC services of the operator are: HOST:PORT or unix:PATH."`
+	API        string        `placeholder:"ADDR" help:"Where programs without an Envoy ask (gRPC): HOST:PORT or unix:PATH. Off by default."`
+	DrainTime  time.Duration `default:"10s" help:"At SIGTERM, how long a running wait may still go on."`
+	LedgerSize int           `default:"10000" placeholder:"N" help:"How many uncertain outcomes are kept, each about 1 KiB. When it is full, the first resolved makes room, else the oldest."`
+	EventLog   string        `placeholder:"FILE" help:"Append every deposit, grant and return of the retry budget, as NDJSON."`
+	LogLevel   slog.Level    `default:"info" help:"debug, info, warn or error. debug shows every decision."`
+	LogFormat  string        `default:"text" enum:"text,json" help:"text or json."`
 }
 
 func (c *ServeCmd) logger(w io.Writer) *slog.Logger {
@@ -113,6 +115,7 @@ func (c *ServeCmd) Run(ctx context.Context, out streams) error {
 		budget:   tokens,
 		grants:   decisionapi.NewGrants(),
 		switches: new(switches.Switches),
+		ledger:   ledger.New(c.LedgerSize, nil),
 		metrics:  metrics,
 		log:      log,
 	}
@@ -121,10 +124,18 @@ func (c *ServeCmd) Run(ctx context.Context, out streams) error {
 		Budget:  tokens,
 		Drain:   drain,
 		Runtime: answers.switches.Runtime,
+		Ledger:  answers.ledger,
 		Metrics: metrics,
 		Log:     log,
 	})
-	alsv3.RegisterAccessLogServiceServer(server, &accesslog.Server{Budget: tokens, Metrics: metrics, Log: log})
+	alsv3.RegisterAccessLogServiceServer(server, &accesslog.Server{
+		Config:  answers.config,
+		Budget:  tokens,
+		Ledger:  answers.ledger,
+		Metrics: metrics,
+		Log:     log,
+	})
+	telemetry.Cases(registry, answers.ledger.Count)
 	healthv1.RegisterHealthServer(server, healthy)
 	reflection.Register(server)
 

@@ -82,7 +82,7 @@ func wantAgreement(t *testing.T, req *retryv1.DecideRequest) {
 		return
 	}
 	fast := requestIDOK(req) && wellFormed(req.GetFacts())
-	slow := errors.Join(validateDurations(req), validateRules(req))
+	slow := errors.Join(validateTimes(req), validateRules(req))
 	if fast != (slow == nil) {
 		t.Errorf("written out: %v, schema: %v, for %v", fast, slow, req)
 	}
@@ -128,7 +128,7 @@ func FuzzBytes(f *testing.F) {
 	methods := []string{
 		"/retry.v1.DecisionService/Decide", "/retry.v1.DecisionService/Explain", "/retry.v1.DecisionService/Classify",
 		"/retry.v1.BudgetService/Deposit", "/retry.v1.BudgetService/Withdraw", "/retry.v1.BudgetService/Return",
-		"/retry.v1.BudgetService/Get", "/retry.v1.BudgetService/List",
+		"/retry.v1.BudgetService/Get", "/retry.v1.BudgetService/List", "/retry.v1.LedgerService/List",
 	}
 	l := newLab(f)
 	f.Add(uint8(0), []byte("\x0a\x02\x0a"))

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
+	"github.com/verdictproxy/verdict/internal/ledger"
 	"github.com/verdictproxy/verdict/pkg/budget"
 	"github.com/verdictproxy/verdict/pkg/budget/memory"
 	"github.com/verdictproxy/verdict/pkg/decision"
@@ -54,9 +55,11 @@ func budgets(upstream string) budget.Settings {
 type lab struct {
 	*declared
 	*Decisions
+	*ledger.Ledger
 	conn     *grpc.ClientConn
 	decision retryv1.DecisionServiceClient
 	budget   retryv1.BudgetServiceClient
+	cases    retryv1.LedgerServiceClient
 }
 
 func newLab(t testing.TB) *lab {
@@ -73,6 +76,8 @@ func newLab(t testing.TB) *lab {
 	server := grpc.NewServer(Codec())
 	Register(server, retryv1.DecisionService_ServiceDesc, l.Decisions)
 	Register(server, retryv1.BudgetService_ServiceDesc, &Budgets{Budget: tokens, Grants: grants})
+	l.Ledger = ledger.New(3, nil)
+	Register(server, retryv1.LedgerService_ServiceDesc, &Cases{Ledger: l.Ledger})
 	listener := bufconn.Listen(1 << 20)
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
@@ -85,6 +90,7 @@ func newLab(t testing.TB) *lab {
 	t.Cleanup(func() { _ = conn.Close() })
 	l.conn = conn
 	l.decision, l.budget = retryv1.NewDecisionServiceClient(conn), retryv1.NewBudgetServiceClient(conn)
+	l.cases = retryv1.NewLedgerServiceClient(conn)
 	return l
 }
 

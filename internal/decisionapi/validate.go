@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
 )
@@ -33,7 +34,7 @@ func validate(m proto.Message) error {
 			return nil
 		}
 	}
-	if err := validateDurations(m); err != nil {
+	if err := validateTimes(m); err != nil {
 		return err
 	}
 	return validateRules(m)
@@ -64,9 +65,9 @@ func validateRules(m proto.Message) error {
 	return badRequest(bad)
 }
 
-// validateDurations refuses those that no time.Duration is (nanoseconds out of range or of the other
+// validateTimes refuses durations and times that are none (nanoseconds out of range or of the other
 // sign), on which the schema's own rules say nothing.
-func validateDurations(m proto.Message) error {
+func validateTimes(m proto.Message) error {
 	switch m := m.(type) {
 	case interface{ GetFacts() *retryv1.Facts }:
 		f := m.GetFacts()
@@ -76,6 +77,10 @@ func validateDurations(m proto.Message) error {
 			validDuration("facts.max_wait", f.GetMaxWait()))
 	case *retryv1.BudgetServiceWatchRequest:
 		return validDuration("every", m.GetEvery())
+	case interface{ GetFilter() *retryv1.CaseFilter }:
+		return errors.Join(
+			validTime("filter.since", m.GetFilter().GetSince()),
+			validTime("filter.until", m.GetFilter().GetUntil()))
 	}
 	return nil
 }
@@ -86,6 +91,16 @@ func validDuration(field string, d *durationpb.Duration) error {
 	}
 	return malformed(field, d.CheckValid().Error())
 }
+
+func validTime(field string, t *timestamppb.Timestamp) error {
+	if t == nil || t.IsValid() {
+		return nil
+	}
+	return malformed(field, t.CheckValid().Error())
+}
+
+// text is what protobuf takes for a string: what a client sent may be any bytes.
+func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // malformed is INVALID_ARGUMENT for one field, "" for the whole message.
 func malformed(field, description string) error {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/verdictproxy/verdict/internal/config"
 	"github.com/verdictproxy/verdict/internal/evidence"
+	"github.com/verdictproxy/verdict/internal/ledger"
 	"github.com/verdictproxy/verdict/internal/telemetry"
 	"github.com/verdictproxy/verdict/pkg/budget"
 	"github.com/verdictproxy/verdict/pkg/decision"
@@ -33,6 +34,8 @@ type Server struct {
 	Drain  *Drain
 	// Runtime says whether a retry towards an upstream may begin, beside what Drain says; nil is always.
 	Runtime func(upstream string) decision.RuntimeState
+	// Ledger is where uncertain outcomes are entered; nil is nowhere.
+	Ledger  *ledger.Ledger
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
 	// Random returns numbers in [0,1) that place waits inside their jitter; nil is math/rand.

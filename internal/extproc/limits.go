@@ -1,6 +1,9 @@
 package extproc
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -30,36 +33,33 @@ const defaultKeyHeader = "idempotency-key"
 // maxNumber bounds every number in the metadata: no setting of Envoy that is meant here is larger.
 const maxNumber = 1 << 40
 
-func parseLimits(md metadata.MD) (limits, error) {
-	l := limits{replay: -1, keyHeader: defaultKeyHeader, maxHeaders: defaultMaxHeaders}
-	if key, err := single(md, evidence.MetadataKeyHeader); err != nil {
-		return limits{}, err
-	} else if key != "" {
-		l.keyHeader = key
+func parseLimits(ctx context.Context) (limits, error) {
+	replay, err1 := wholeNumber(ctx, evidence.MetadataReplayLimit, -1)
+	retries, err2 := wholeNumber(ctx, evidence.MetadataRetries, 0)
+	maxWait, err3 := wholeNumber(ctx, evidence.MetadataMaxWait, 0)
+	maxHeaders, err4 := wholeNumber(ctx, evidence.MetadataMaxHeaders, defaultMaxHeaders)
+	keyHeader, err5 := single(ctx, evidence.MetadataKeyHeader)
+	l := limits{
+		replay:     replay,
+		retries:    int(min(retries, 1<<20)),
+		keyHeader:  cmp.Or(keyHeader, defaultKeyHeader),
+		maxHeaders: int(min(maxHeaders, 1<<20)),
 	}
-	for _, field := range []struct {
-		name string
-		set  func(int64)
-	}{
-		{evidence.MetadataReplayLimit, func(n int64) { l.replay = n }},
-		{evidence.MetadataRetries, func(n int64) { l.retries = int(min(n, 1<<20)) }},
-		{evidence.MetadataMaxHeaders, func(n int64) { l.maxHeaders = int(min(n, 1<<20)) }},
-		{evidence.MetadataMaxWait, func(n int64) { l.setMaxWait(time.Duration(n) * time.Millisecond) }},
-	} {
-		text, err := single(md, field.name)
-		if err != nil {
-			return limits{}, err
-		}
-		if text == "" {
-			continue
-		}
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 0 || n > maxNumber {
-			return limits{}, fmt.Errorf("stream metadata %s: %q is not a whole number from 0 to %d", field.name, text, int64(maxNumber))
-		}
-		field.set(n)
+	l.setMaxWait(time.Duration(maxWait) * time.Millisecond)
+	return l, errors.Join(err1, err2, err3, err4, err5)
+}
+
+// wholeNumber reads a whole number from 0 to maxNumber.
+func wholeNumber(ctx context.Context, key string, absent int64) (int64, error) {
+	text, err := single(ctx, key)
+	if err != nil || text == "" {
+		return absent, err
 	}
-	return l, nil
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > maxNumber {
+		return absent, fmt.Errorf("stream metadata %s: %q is not a whole number from 0 to %d", key, text, int64(maxNumber))
+	}
+	return n, nil
 }
 
 // setMaxWait keeps part of Envoy's max_message_timeout as slack: the answer must be there before the
@@ -70,9 +70,9 @@ func (l *limits) setMaxWait(timeout time.Duration) {
 	l.maxWait = timeout - l.slack
 }
 
-// single returns the one value of key, "" where there is none.
-func single(md metadata.MD, key string) (string, error) {
-	switch values := md.Get(key); len(values) {
+// single returns the one value of key in the stream's metadata, "" where there is none.
+func single(ctx context.Context, key string) (string, error) {
+	switch values := metadata.ValueFromIncomingContext(ctx, key); len(values) {
 	case 0:
 		return "", nil
 	case 1:

@@ -119,7 +119,7 @@ func TestHeldUntilSaid(t *testing.T) {
 // say retry.
 func TestNoRetryOfTheUnknown(t *testing.T) {
 	inLab(t, "", func(t *testing.T, l *lab) {
-		limits, err := parseLimits(judgeMetadata())
+		limits, err := parseLimits(metadata.NewIncomingContext(t.Context(), judgeMetadata()))
 		if err != nil {
 			t.Fatal(err)
 		}

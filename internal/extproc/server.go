@@ -12,7 +12,6 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/verdictproxy/verdict/internal/config"
@@ -45,13 +44,12 @@ type Server struct {
 // Process serves one stream until Envoy ends it. A role that is not known, a limit that is no number
 // or a message of no known kind is InvalidArgument.
 func (s *Server) Process(stream grpc.BidiStreamingServer[extprocv3.ProcessingRequest, extprocv3.ProcessingResponse]) error {
-	md, _ := metadata.FromIncomingContext(stream.Context())
-	limits, err := parseLimits(md)
+	limits, err := parseLimits(stream.Context())
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	call := &call{server: s, stream: stream, limits: limits, config: s.Config()}
-	role, err := single(md, evidence.MetadataRole)
+	role, err := single(stream.Context(), evidence.MetadataRole)
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}

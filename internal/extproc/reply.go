@@ -23,10 +23,8 @@ func newReply(f *failure, d decision.Decision) *reply {
 	if d.Verdict == decision.Complete {
 		return r
 	}
-	r.header(evidence.ReportVerdict, d.Verdict.String())
-	r.header(evidence.ReportReason, d.Reason.String())
-	r.header(evidence.ReportEvidence, d.Evidence.String())
-	r.header(evidence.ReportExecution, d.Execution.String())
+	r.set = make([]*corev3.HeaderValueOption, 0, 8)
+	r.set = append(r.set, verdictWords[d.Verdict], reasonWords[d.Reason], evidenceWords[d.Evidence], executionWords[d.Execution])
 	if f.Number > 0 {
 		r.header(evidence.ReportAttempts, strconv.Itoa(f.Number))
 	}
@@ -64,10 +62,7 @@ func (r *reply) withoutControl(answer evidence.Headers) *reply {
 }
 
 func (r *reply) header(key, value string) {
-	r.set = append(r.set, &corev3.HeaderValueOption{
-		Header:       &corev3.HeaderValue{Key: key, RawValue: []byte(value)},
-		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-	})
+	r.set = append(r.set, newLine(key, value))
 }
 
 // fits says whether the answer, with what the reply adds, stays within the number and the size of

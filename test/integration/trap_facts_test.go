@@ -111,7 +111,7 @@ func TestTrapDeadlineDroppedBite(t *testing.T) {
 	t.Parallel()
 	s := startTrap(t, stack.Options{Patches: []stack.Patch{shortDeadline, noInternalAddresses}})
 	a := s.Do(stack.Request{Method: "POST", Host: "hurried.example", Fault: "429 retry-after=1, ok"})
-	if a.Status != 504 || a.Elapsed < 600*time.Millisecond {
+	if a.Status != 504 || a.Elapsed < 500*time.Millisecond {
 		t.Errorf("status %d after %v: the trap does not bite", a.Status, a.Elapsed)
 	}
 	wantHits(t, s, a, 1, 0)

@@ -145,10 +145,10 @@ func TestTrapHeaderLimitBite(t *testing.T) {
 	t.Run("the cluster attempts has Envoy's limit", func(t *testing.T) {
 		t.Parallel()
 		s := startTrap(t, stack.Options{Patches: []stack.Patch{hundredBack}})
-		if a := s.Do(stack.Request{Fault: "ok headers=97"}); a.Status != 503 {
+		if a := s.Do(stack.Request{Fault: "ok headers=97"}); a.Status != 502 {
 			t.Errorf("status %d: a healthy answer with 97 headers has passed", a.Status)
 		}
-		if a := s.Do(stack.Request{Fault: "404 headers=90"}); a.Status != 503 {
+		if a := s.Do(stack.Request{Fault: "404 headers=90"}); a.Status != 502 {
 			t.Errorf("status %d: a failing answer with 90 headers has passed", a.Status)
 		}
 	})

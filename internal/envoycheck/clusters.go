@@ -2,21 +2,22 @@ package envoycheck
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/verdictproxy/verdict/internal/evidence"
 )
 
 // Envoy's defaults (1.40).
 const (
-	defaultMaxHeaders       = 100
-	defaultStreams          = 1024
-	defaultStreamWindow     = 16 << 20
-	defaultConnectionWindow = 24 << 20
-	defaultMaxRequests      = 1024
-	httpProtocolOptions     = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-	proxyProtocolTransport  = ".ProxyProtocolUpstreamTransport"
+	defaultMaxHeaders  = 100
+	defaultMaxRequests = 1024 // and connections
+	defaultIdle        = time.Hour
+
+	httpProtocolOptions    = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+	proxyProtocolTransport = ".ProxyProtocolUpstreamTransport"
 )
 
 func protocolOptions(cluster node) node {
@@ -42,7 +43,7 @@ func http2(cluster node) node {
 
 // entryCluster checks the cluster through which router A reaches the inner hop.
 func (c *checker) entryCluster(cluster node) {
-	c.highBreakers(cluster, "max_requests", "max_pending_requests", "max_retries")
+	c.highBreakers(cluster, "max_connections", "max_requests", "max_pending_requests", "max_retries")
 	options := protocolOptions(cluster)
 	c.forbid(options, clusterRetry, "retry_policy", "request_mirror_policies")
 	c.maxHeaders(options, cluster)
@@ -68,35 +69,35 @@ func (c *checker) highBreakers(cluster node, limits ...string) {
 	}
 }
 
-// windows checks that slow streams cannot use up the connection that all requests share: the inner
-// hop's window for uploads, the cluster's for answers.
-func (c *checker) windows(entry node, inner *hop) {
-	client, server := http2(entry), inner.hcm.get("http2_protocol_options")
-	if !client.exists() {
-		return // HTTP/1.1 shares no connection
+// connection checks the two sides of the connections between the hops.
+func (c *checker) connection(entry node, inner *hop) {
+	if n := http2(entry); n.exists() {
+		c.report(n, sharedConnection, "HTTP/2 between the hops")
+		return
 	}
-	streams := uint64(defaultStreams)
-	for _, side := range []node{client, server} {
-		if n, ok := side.get("max_concurrent_streams").number(); ok {
-			streams = min(streams, n)
-		}
-	}
-	for _, side := range []struct {
-		options node
-		at      node
-	}{{client, client}, {server, server.or(inner.hcm)}} {
-		stream, ok := side.options.get("initial_stream_window_size").number()
-		if !ok {
-			stream = defaultStreamWindow
-		}
-		connection, ok := side.options.get("initial_connection_window_size").number()
-		if !ok {
-			connection = defaultConnectionWindow
-		}
-		if connection/max(stream, 1) < streams {
-			c.report(side.at, windows, "%d streams of %d bytes, but a connection of %d", streams, stream, connection)
+	options := protocolOptions(entry)
+	for _, side := range []struct{ options, at node }{
+		{options.get("explicit_http_config", "http_protocol_options"), options.or(entry)},
+		{inner.hcm.get("http_protocol_options"), inner.hcm},
+	} {
+		if n := side.options.get("enable_trailers"); !n.isTrue() {
+			c.report(n.or(side.options).or(side.at), noTrailers, "enable_trailers is not true")
 		}
 	}
+	idle := options.get("common_http_protocol_options", "idle_timeout")
+	if ours, theirs := idleTimeout(idle), idleTimeout(inner.hcm.get("common_http_protocol_options", "idle_timeout")); ours >= theirs {
+		c.report(idle.or(options).or(entry), lateIdle, "idle_timeout of cluster %s is not shorter than the inner hop's", entry.get("name").text())
+	}
+}
+
+// idleTimeout reads an idle_timeout, of which 0 means never.
+func idleTimeout(n node) time.Duration {
+	if d, ok := n.duration(); !ok {
+		return defaultIdle
+	} else if d > 0 {
+		return d
+	}
+	return math.MaxInt64
 }
 
 // verdictCluster checks the cluster of a gRPC service of ours.

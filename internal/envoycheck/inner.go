@@ -90,7 +90,7 @@ func (c *checker) head(f filter) {
 	}
 }
 
-// innerListener checks what the shared connection and the deadline need.
+// innerListener checks what the deadline, the headers and the budget need.
 func (c *checker) innerListener(hcm node) {
 	var v4, v6 bool
 	for _, cidr := range hcm.get("internal_address_config", "cidr_ranges").items() {
@@ -102,9 +102,6 @@ func (c *checker) innerListener(hcm node) {
 	}
 	if !v4 || !v6 {
 		c.report(hcm.get("internal_address_config").or(hcm), unknownAddress, "not every address is internal")
-	}
-	if n := hcm.get("http2_protocol_options", "allow_connect"); !n.isTrue() {
-		c.report(n.or(hcm.get("http2_protocol_options")).or(hcm), noAllowConnect, "allow_connect is not true")
 	}
 	c.maxHeaders(hcm, hcm)
 	log := false

@@ -127,7 +127,7 @@ func (c *checker) check(p pair) {
 	}
 	for _, cluster := range p.entries {
 		c.entryCluster(cluster)
-		c.windows(cluster, p.inner)
+		c.connection(cluster, p.inner)
 	}
 	c.outer(p.outer, p.leading)
 	c.inner(p.inner)

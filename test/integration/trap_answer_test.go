@@ -162,16 +162,29 @@ func TestTrapAnswers(t *testing.T) {
 	})
 }
 
-// A judge that took the HEAD for a GET would break the connection.
+// A judge that took the HEAD for a GET would say of the answer what is not true of it, and where HTTP/2 is
+// spoken between the hops it would break the client's connection.
 func TestTrapHeadBite(t *testing.T) {
 	t.Parallel()
-	s := startTrap(t, stack.Options{Config: counted, Patches: []stack.Patch{factValue("x-verdict-method", "GET")}})
-	head, get := headThenGet(t, s)
-	if head.StatusCode != 503 || head.ContentLength > 0 {
-		t.Errorf("HEAD: status %d, content-length %d", head.StatusCode, head.ContentLength)
-	}
-	if get != nil {
-		t.Errorf("GET on the same connection: status %d: the trap does not bite", get.StatusCode)
+	taken := factValue("x-verdict-method", "GET")
+	for _, test := range []struct {
+		patches []stack.Patch
+		breaks  bool
+	}{
+		{[]stack.Patch{taken}, false},
+		{[]stack.Patch{taken, http2Hops}, true},
+	} {
+		t.Run(test.patches[len(test.patches)-1].Name, func(t *testing.T) {
+			t.Parallel()
+			s := startTrap(t, stack.Options{Config: counted, Patches: test.patches})
+			head, get := headThenGet(t, s)
+			if head.StatusCode != 503 || head.ContentLength > 0 || head.Header.Get("Content-Type") != problemJSON {
+				t.Errorf("HEAD: status %d, content-length %d, content-type %q: the trap does not bite", head.StatusCode, head.ContentLength, head.Header.Get("Content-Type"))
+			}
+			if (get == nil) != test.breaks {
+				t.Errorf("GET on the same connection: %+v", get)
+			}
+		})
 	}
 }
 

@@ -1,15 +1,15 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/verdictproxy/verdict/internal/app"
 	"github.com/verdictproxy/verdict/test/stack"
 	"github.com/verdictproxy/verdict/test/upstream"
 )
@@ -106,15 +106,8 @@ func TestTrapCheck(t *testing.T) {
 // check runs `extproc check --envoy FILE` and returns what it finds, a line each, and the exit code.
 func check(t *testing.T, file string) (findings []string, code int) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), extproc, "check", "--envoy", file)
 	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	var exit *exec.ExitError
-	if err := cmd.Run(); errors.As(err, &exit) {
-		code = exit.ExitCode()
-	} else if err != nil {
-		t.Fatal(err)
-	}
+	code = app.Run(t.Context(), []string{"check", "--envoy", file}, io.Discard, &stderr)
 	for line := range strings.Lines(stderr.String()) {
 		findings = append(findings, strings.TrimSpace(line))
 	}

@@ -39,6 +39,7 @@ func TestTrapCheck(t *testing.T) {
 		{"inner_attempt_count", "warning", "include_request_attempt_count", []stack.Patch{innerCount}},
 		{"shared_connection", "error", "http2_protocol_options", []stack.Patch{http2Hops}},
 		{"trailers", "error", "", []stack.Patch{withoutTrailers}},
+		{"trailers", "error", "", []stack.Patch{trailersIgnored}},
 		{"idle_timeout", "warning", "", []stack.Patch{hundredBack}},
 		{"refused_upgrade", "warning", "websocket", []stack.Patch{withoutUpgrades}},
 		{"headers_count", "warning", "", []stack.Patch{hundredBack}},

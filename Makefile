@@ -13,11 +13,12 @@ servers := $(patsubst scripts/%.txt,.tools/%,$(wildcard scripts/redis-*.txt scri
 BUF := go tool -modfile=tools/go.mod buf
 FUZZTIME := 10000x
 TESTFLAGS :=
+SEEDS := 200
 
-.PHONY: help tools build imports generate lint test fuzz bench demo up clean
+.PHONY: help tools build imports generate lint test soak-budget fuzz bench demo up clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 tools: $(envoys) $(servers) ## fetch the pinned Envoys, Redis and Valkey
 
@@ -49,6 +50,9 @@ lint: imports ## gofmt, vet, staticcheck, buf lint, buf breaking, and whether ge
 test: tools ## all tests, those on the real Envoy included
 	go test -race -timeout 8m $(TESTFLAGS) $$(go list ./... | grep -v '/test/integration$$')
 	go test -race -timeout 8m $(TESTFLAGS) ./test/integration
+
+soak-budget: tools ## the payment law over many more fleets and simulated lives than in `make test`
+	SOAK=$(SEEDS) go test -count 1 -timeout 0 -v -run 'TestFleet$$|TestSimulation$$' ./pkg/budget/redis
 
 fuzz: ## each fuzz target, FUZZTIME inputs each
 	scripts/fuzz $(FUZZTIME)

@@ -269,7 +269,7 @@ func (c *core) plan(now int64, v view, waiting int64, all bool) *request {
 		r.want = max(recent-earned-reserve, 0)
 	}
 	r.want = min(r.want, maxWant)
-	if v.anchor.known() && v.epoch != "" && !v.reset {
+	if v.fresh(now, c.interval()) {
 		r.deposits = c.takePending(v)
 		if c.epoch == v.epoch {
 			r.returns = c.takeSurplus(now, recent)
@@ -287,7 +287,7 @@ func (c *core) takePending(v view) []deposit {
 	us := c.width / 1000
 	var out []deposit
 	for _, p := range c.pending {
-		b := v.anchor.low(p.at) / us
+		b := (v.anchor.low(p.at) - stepMargin) / us
 		if n := len(out); n > 0 && out[n-1].bucket == b {
 			out[n-1].milli += p.milli
 			continue
@@ -345,7 +345,7 @@ func (c *core) onReply(sent, recv int64, r *reply, stepped bool) {
 		if l.source == budget.SourceReserve {
 			expiry = (l.bucket + 1) * us
 		}
-		lives := (expiry - r.time) * 1000
+		lives := (expiry - r.time - stepMargin) * 1000
 		l.deadline, l.epoch = sent+lives-drift(lives), c.epochs
 		c.put(l)
 	}

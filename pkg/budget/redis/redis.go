@@ -18,9 +18,10 @@
 //
 //   - Two masters at once may spend the reserve twice: set min-replicas-to-write.
 //   - An evicted key forgets what was spent: set maxmemory-policy noeviction. It is checked on connecting.
-//   - When the server's clock steps forward, a process that knew it before gives up the reserve until an
-//     interval has passed. One that began after the step cannot know, and where it is faster, the reserve
-//     may be spent once more. Steps below 1 ms are not seen.
+//   - When the server's clock steps, the processes that knew it before give up the reserve until an
+//     interval has passed. One that began after the step cannot know. Where none of the others has met the
+//     account in between, the reserve may be spent once more, or what was earned lives longer by the step.
+//     Steps below a tenth of the interval may not be seen while a message is under way.
 //   - A process must not be moved or frozen together with its monotonic clock (a suspended virtual
 //     machine) for longer than a lease lives.
 //

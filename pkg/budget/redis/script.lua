@@ -3,8 +3,8 @@
 -- KEYS  1 account (hash): epoch, interval, time, e<bucket> earned milli-tokens, r<bucket> reserve tokens
 --       2 epoch (string, never expires): run id of the server, instant it began, number
 --       3 the process's last sequence
--- ARGV  1 interval in ms   2 M   3 sequence, 0 if nothing is brought   4 epoch as the process knows it
---       5 1: the process has seen the clock step since that epoch      6 lower bound of the time, us
+-- ARGV  1 interval in ms   2 M   3 sequence, 0 if nothing is brought   4 epoch as the process knows it, or ''
+--       5 1: the process has seen the clock step since it knows that    6 lower bound of the time, us
 --       7 tokens wanted    8 number of deposits, then bucket and milli-tokens of each;
 --       then, to the end, source (e or r), bucket and tokens of each return
 -- Reply time in us, epoch, its beginning in us, 1 if what was brought counted now or before,
@@ -13,7 +13,7 @@
 -- A bucket is interval/50 by the server's clock. All numbers are integers below 2^53, which Lua holds
 -- exactly; it prints large ones with an exponent unless told otherwise.
 
-local BUCKETS, TOKEN, MOST = 50, 1000, 1e15
+local BUCKETS, LATE, TOKEN, MOST = 50, 5, 1000, 1e15
 local interval, reserve = tonumber(ARGV[1]), tonumber(ARGV[2])
 local width = interval * 1000 / BUCKETS
 local clock = redis.call('TIME')
@@ -21,6 +21,10 @@ local now = clock[1] * 1000000 + clock[2]
 local cur = math.floor(now / width)
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
 
+local function integer(s)
+  local x = tonumber(s)
+  return x and x >= 0 and x == math.floor(x) and x < 2 ^ 53 and x or nil
+end
 local function decimal(x) return string.format('%.0f', x) end
 
 -- A key of another type is somebody's mistake: it goes, and counts as a lost past.
@@ -36,14 +40,15 @@ end
 local earned, spent, account = {}, {}, {}
 local exists = holds(KEYS[1], 'hash')
 if exists then
-  local all = redis.call('HGETALL', KEYS[1])
+  local all, latest = redis.call('HGETALL', KEYS[1]), 0
   for i = 1, #all, 2 do
     local kind, bucket = string.match(all[i], '^([er])(%d+)$')
     if not kind then
       account[all[i]] = all[i + 1]
     else
-      local b, x = tonumber(bucket), tonumber(all[i + 1])
-      if not x or x < 0 or x > MOST or x ~= math.floor(x) or b > cur + 2 and tonumber(account.time or 0) <= now then
+      local b, x = tonumber(bucket), integer(all[i + 1])
+      latest = math.max(latest, b)
+      if not x or x > MOST then
         damaged = true
       elseif kind == 'e' then
         earned[b] = x
@@ -52,16 +57,17 @@ if exists then
       end
     end
   end
-  damaged = damaged or not tonumber(account.time) or #all > 8 * BUCKETS
+  account.time = integer(account.time)
+  damaged = damaged or not account.time or account.time <= now and latest > cur + 2 or #all > 8 * BUCKETS
 end
 
 -- The epoch ends when the server may have lost or forged the past: another run, TIME below what it was.
 local epoch = holds(KEYS[2], 'string') and redis.call('GET', KEYS[2]) or ''
 local owner, since, number = string.match(epoch, '^(%w+):(%d+):(%d+)$')
-since, number = tonumber(since), tonumber(number)
-local known = epoch == ARGV[4]
-if owner ~= run or damaged or since > now or exists and tonumber(account.time) > now
-    or known and (ARGV[5] == '1' or now < tonumber(ARGV[6])) then
+since, number = integer(since), integer(number)
+local same = epoch == ARGV[4] or ARGV[4] == '' -- as far as the process can tell
+if owner ~= run or damaged or not since or since > now or exists and account.time > now
+    or same and (ARGV[5] == '1' or now < tonumber(ARGV[6])) then
   since = now
   epoch = run .. ':' .. decimal(now) .. ':' .. decimal((number or 0) % 1000000 + 1)
   redis.call('SET', KEYS[2], epoch)
@@ -112,12 +118,13 @@ local function earn(bucket, milli)
 end
 
 -- What a flush brings counts once, and only in the epoch for which it was meant: its stamps are of
--- that time, and in another epoch nobody remembers whether it has counted.
-local counted = epoch == ARGV[4]
+-- that time, and in another epoch nobody remembers whether it has counted. Nor does it count when it was
+-- under way for long, for the clock may have stepped back meanwhile by as much.
+local counted = epoch == ARGV[4] and now - tonumber(ARGV[6]) <= LATE * width
 local sequence = tonumber(ARGV[3])
 if counted and sequence > 0 then
   local last = 0
-  if holds(KEYS[3], 'string') then last = tonumber(redis.call('GET', KEYS[3])) end
+  if holds(KEYS[3], 'string') then last = integer(redis.call('GET', KEYS[3])) end
   if last and not damaged and sequence > last then
     local n = tonumber(ARGV[8])
     for i = 9, 7 + 2 * n, 2 do earn(tonumber(ARGV[i]), tonumber(ARGV[i + 1])) end

@@ -52,6 +52,11 @@ type view struct {
 	reset  bool   // the clock has stepped since the epoch began, as far as we know
 }
 
+// fresh reports whether instants can be dated well enough for deposits to be accepted.
+func (v view) fresh(now, interval int64) bool {
+	return v.anchor.known() && now-v.anchor.recv < interval && v.epoch != "" && !v.reset
+}
+
 // A timeline is what a process knows about the server over all shards.
 type timeline struct {
 	mu     sync.Mutex
@@ -70,7 +75,8 @@ func (t *timeline) view(shard int) view {
 }
 
 // stepMargin is how far a reply's time may lie outside the bounds before it counts as a step of the
-// server's clock, in microseconds.
+// server's clock, in microseconds. Stamps and deadlines keep that distance, so a smaller step, or a
+// master whose clock differs by less, changes nothing.
 const stepMargin = 1000
 
 // learn takes in the reply to a request that was sent with v, and reports whether the server's clock

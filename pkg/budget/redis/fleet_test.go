@@ -120,7 +120,6 @@ type fleet struct {
 	run      time.Duration
 	born     int
 
-	mu      sync.Mutex
 	members []*exec.Cmd
 	ended   sync.WaitGroup
 }

@@ -48,7 +48,7 @@ const (
 	forgets       mutant = "a reserve that forgets when a lease ends"
 	spentTwice    mutant = "a deposit both flushed and spent here"
 	noEpochs      mutant = "a server that believes what it remembers"
-	releases      mutant = "a repeat that takes a lease of its own from what it deposits again"
+	leasesAgain   mutant = "a repeat that takes a lease of its own from what it deposits again"
 	stepBlind     mutant = "a process that does not look at the server's clock"
 )
 
@@ -56,7 +56,6 @@ type server1 struct {
 	model  *model
 	offset int64 // its clock minus the true time, us
 	alive  bool
-	ahead  bool
 	sim    *sim
 }
 
@@ -309,7 +308,7 @@ func (s *sim) call(p *proc, a *acct) {
 	if r == nil {
 		return
 	}
-	if s.mutant == releases && r.want == 0 && len(r.deposits) > 0 {
+	if s.mutant == leasesAgain && r.want == 0 && len(r.deposits) > 0 {
 		r.want = 3
 		a.core.sequence++
 		r.sequence = a.core.sequence

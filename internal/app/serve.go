@@ -63,6 +63,10 @@ func (c *ServeCmd) logger(w io.Writer) *slog.Logger {
 // interval, 0.5 s timeout) has seen it leave before it is gone.
 const lameDuck = 2 * time.Second
 
+// streamWorkers is how many streams find a goroutine whose stack has grown already; to grow a new one
+// costs a tenth of a decision. Further ones, such as thousands that wait, get goroutines of their own.
+const streamWorkers = 32
+
 // Run serves. An error is a configuration that is not valid, an address that cannot be had, or a
 // listener that broke.
 func (c *ServeCmd) Run(ctx context.Context, out streams) error {
@@ -108,6 +112,7 @@ func (c *ServeCmd) Run(ctx context.Context, out streams) error {
 		// Envoy's connection_keepalive may ping as often as its operator likes. The default would close
 		// the connection, and every wait on it, after the third ping within five minutes.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Millisecond, PermitWithoutStream: true}),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.WaitForHandlers(true), // a token goes back before the budget closes
 	)
 	answers := &api{

@@ -20,7 +20,15 @@ SEEDS := 200
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-tools: $(envoys) $(servers) ## fetch the pinned Envoys, Redis and Valkey
+tools: $(envoys) $(servers) .tools/grpcurl .tools/python ## fetch the pinned Envoys, Redis and Valkey, and clients of the gRPC API
+
+.tools/grpcurl: tools/go.mod
+	go build -modfile=tools/go.mod -o $@ github.com/fullstorydev/grpcurl/cmd/grpcurl
+
+.tools/python: scripts/python.txt
+	python3 -m venv $@
+	$@/bin/pip install --quiet --disable-pip-version-check -r scripts/python.txt
+	@touch $@
 
 .tools/envoy-%:
 	@scripts/fetch-envoy $*

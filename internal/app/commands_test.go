@@ -186,3 +186,27 @@ func TestAdminListenerIsPlainHTTPToo(t *testing.T) {
 		}
 	}
 }
+
+func TestLedgerCommands(t *testing.T) {
+	api, admin := startService(t)
+	for range 3 {
+		code, out, errors := command(t, "decide", "--server="+api, "--upstream=app", "--method=POST", "--path=/pay", "--key=k", "--body=bytes", "--deadline=none", "--stage=connection_reset", "--request-id=r-1")
+		if code != 0 || !strings.Contains(out, `"caseId"`) {
+			t.Fatalf("exit code %d\n%s%s", code, out, errors)
+		}
+	}
+	for limit, want := range map[string]int{"0": 3, "2": 2, "100": 3} {
+		if code, out, errors := command(t, "ledger", "list", "--limit="+limit, "--server="+admin); code != 0 || strings.Count(out, "\n") != want {
+			t.Errorf("limit %s: exit code %d, want %d lines:\n%s%s", limit, code, want, out, errors)
+		}
+	}
+	for want, args := range map[string][]string{
+		`"idempotencyKey":"k"`: {"--upstream=app", "--newer=1h", "--state=open"},
+		"":                     {"--older=1h"},
+		`--state: "closed" is`: {"--state=closed"},
+	} {
+		if _, out, errors := command(t, append([]string{"ledger", "list", "--server=" + admin}, args...)...); !strings.Contains(out+errors, want) || want == "" && out != "" {
+			t.Errorf("%q: no %q in\n%s%s", args, want, out, errors)
+		}
+	}
+}

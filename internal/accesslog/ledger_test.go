@@ -1,0 +1,40 @@
+package accesslog
+
+import (
+	"log/slog"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/verdictproxy/verdict/internal/config"
+	"github.com/verdictproxy/verdict/internal/ledger"
+	"github.com/verdictproxy/verdict/internal/telemetry"
+	"github.com/verdictproxy/verdict/pkg/budget/memory"
+)
+
+// Cut-off answers are cases, but for those of operations that have no effect.
+func TestCutOffAnswersAreEntered(t *testing.T) {
+	tokens := memory.New(nil, memory.Options{})
+	defer tokens.Close()
+	s := &Server{
+		Budget: tokens, Ledger: ledger.New(0, nil), Config: config.Default,
+		Metrics: telemetry.New(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
+	}
+	const cut = "upstream_reset_after_response_started{connection_termination}"
+	get := attempt(1, "app", cut)
+	get.Request.RequestMethod = corev3.RequestMethod_GET
+	nameless := attempt(1, "app", cut)
+	nameless.CommonProperties.FilterStateObjects = nil
+	s.take(batch(get, attempt(1, "app", "via_upstream"), attempt(2, "app", cut), nameless, (*accesslogv3.HTTPAccessLogEntry)(nil)))
+
+	cases, _ := s.Ledger.List(ledger.Filter{}, 0, 10)
+	if len(cases) != 2 || cases[0].CaseID == "" || cases[0].CaseID == "i1" {
+		t.Fatalf("%d cases: %v", len(cases), cases)
+	}
+	want := ledger.Entry{CaseID: "i1", Upstream: "app", Method: "POST", Path: "/pay", Cause: cut, Decision: cutOff}
+	if got := cases[1].Entry; got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

@@ -35,7 +35,6 @@ import (
 	"github.com/verdictproxy/verdict/internal/switches"
 	"github.com/verdictproxy/verdict/internal/telemetry"
 	"github.com/verdictproxy/verdict/pkg/budget"
-	"github.com/verdictproxy/verdict/pkg/budget/memory"
 )
 
 // ServeCmd serves until its context ends, then drains.
@@ -84,8 +83,10 @@ func (c *ServeCmd) Run(ctx context.Context, out streams) error {
 		return err
 	}
 	defer closeEvents()
-	tokens := memory.New(func(upstream string) budget.Settings { return cfg.Upstream(upstream).Budget() },
-		memory.Options{Log: events})
+	tokens, err := openBudget(cfg, events, registry, log)
+	if err != nil {
+		return err
+	}
 	defer tokens.Close()
 
 	dataPlane, err := listen(c.DataPlane, log)

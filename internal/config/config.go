@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 
 	"buf.build/go/protoyaml"
@@ -65,8 +66,12 @@ func Parse(name string, data []byte) (*Config, error) {
 
 // YAML returns what was understood, the defaults written out: a file that means the same.
 func (c *Config) YAML() ([]byte, error) {
-	return protoyaml.MarshalOptions{Indent: 2, UseProtoNames: true, EmitUnpopulated: true}.Marshal(c.resolved)
+	out, err := protoyaml.MarshalOptions{Indent: 2, UseProtoNames: true, EmitUnpopulated: true}.Marshal(c.resolved)
+	return nullField.ReplaceAll(out, nil), err
 }
+
+// nullField is a message that is not there, which a file says by leaving it out.
+var nullField = regexp.MustCompile(`(?m)^ *[a-z_]+: null\n`)
 
 // Upstream returns what holds for Envoy's cluster of that name; what holds for every upstream where
 // none was declared. It is never nil.

@@ -17,6 +17,7 @@ import (
 // resolve writes what is not declared from what is declared above it, into the document's own
 // message, and makes a Config of the result.
 func resolve(d *document) (*Config, error) {
+	d.resolveBudget()
 	d.config.Defaults = d.override(builtIn(), d.config.GetDefaults(), "defaults")
 	c := &Config{
 		undeclared: newUpstream(d.config.GetDefaults()),

@@ -35,7 +35,9 @@ type Config struct {
 	// What holds for every upstream, the undeclared ones included.
 	Defaults *UpstreamPolicy `protobuf:"bytes,1,opt,name=defaults,proto3" json:"defaults,omitempty"`
 	// What holds for single upstreams. No cluster may stand in two entries. At most 1000 entries.
-	Upstreams     []*Upstream `protobuf:"bytes,2,rep,name=upstreams,proto3" json:"upstreams,omitempty"`
+	Upstreams []*Upstream `protobuf:"bytes,2,rep,name=upstreams,proto3" json:"upstreams,omitempty"`
+	// Where the retry budgets are kept.
+	Budget        *BudgetBackend `protobuf:"bytes,3,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -84,6 +86,244 @@ func (x *Config) GetUpstreams() []*Upstream {
 	return nil
 }
 
+func (x *Config) GetBudget() *BudgetBackend {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+// BudgetBackend says where the retry budgets are kept. What they allow stands in UpstreamPolicy.budget.
+type BudgetBackend struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `memory` (default): each process has budgets of its own. `redis`: all processes that use one Redis or
+	// Valkey server share them. While the server does not answer, each process pays for retries with its own
+	// first attempts alone.
+	Backend *string `protobuf:"bytes,1,opt,name=backend,proto3,oneof" json:"backend,omitempty"`
+	// redis: HOST:PORT of the server. Either this or sentinel. The server must not evict keys
+	// (maxmemory-policy noeviction).
+	Address *string `protobuf:"bytes,2,opt,name=address,proto3,oneof" json:"address,omitempty"`
+	// redis: the Sentinels that know the server.
+	Sentinel *Sentinel `protobuf:"bytes,3,opt,name=sentinel,proto3" json:"sentinel,omitempty"`
+	// redis: the user of the server's ACL. Default: its default user.
+	Username *string `protobuf:"bytes,4,opt,name=username,proto3,oneof" json:"username,omitempty"`
+	// redis: a file with the password, read at every connection; a line feed at its end does not count.
+	PasswordFile *string `protobuf:"bytes,5,opt,name=password_file,json=passwordFile,proto3,oneof" json:"password_file,omitempty"`
+	// redis: TLS towards the server and the Sentinels. `tls: {}` means the system's authorities.
+	Tls *ClientTLS `protobuf:"bytes,6,opt,name=tls,proto3" json:"tls,omitempty"`
+	// redis: what every key begins with. Fleets that use one server and must not share budgets differ here.
+	// Default "verdict:".
+	KeyPrefix     *string `protobuf:"bytes,7,opt,name=key_prefix,json=keyPrefix,proto3,oneof" json:"key_prefix,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetBackend) Reset() {
+	*x = BudgetBackend{}
+	mi := &file_retry_v1_config_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetBackend) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetBackend) ProtoMessage() {}
+
+func (x *BudgetBackend) ProtoReflect() protoreflect.Message {
+	mi := &file_retry_v1_config_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetBackend.ProtoReflect.Descriptor instead.
+func (*BudgetBackend) Descriptor() ([]byte, []int) {
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *BudgetBackend) GetBackend() string {
+	if x != nil && x.Backend != nil {
+		return *x.Backend
+	}
+	return ""
+}
+
+func (x *BudgetBackend) GetAddress() string {
+	if x != nil && x.Address != nil {
+		return *x.Address
+	}
+	return ""
+}
+
+func (x *BudgetBackend) GetSentinel() *Sentinel {
+	if x != nil {
+		return x.Sentinel
+	}
+	return nil
+}
+
+func (x *BudgetBackend) GetUsername() string {
+	if x != nil && x.Username != nil {
+		return *x.Username
+	}
+	return ""
+}
+
+func (x *BudgetBackend) GetPasswordFile() string {
+	if x != nil && x.PasswordFile != nil {
+		return *x.PasswordFile
+	}
+	return ""
+}
+
+func (x *BudgetBackend) GetTls() *ClientTLS {
+	if x != nil {
+		return x.Tls
+	}
+	return nil
+}
+
+func (x *BudgetBackend) GetKeyPrefix() string {
+	if x != nil && x.KeyPrefix != nil {
+		return *x.KeyPrefix
+	}
+	return ""
+}
+
+// Sentinel finds the master of a replicated Redis.
+type Sentinel struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name by which the Sentinels know the master. Required.
+	Master string `protobuf:"bytes,1,opt,name=master,proto3" json:"master,omitempty"`
+	// HOST:PORT of each Sentinel; at least one, at most 16.
+	Addresses     []string `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sentinel) Reset() {
+	*x = Sentinel{}
+	mi := &file_retry_v1_config_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sentinel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sentinel) ProtoMessage() {}
+
+func (x *Sentinel) ProtoReflect() protoreflect.Message {
+	mi := &file_retry_v1_config_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sentinel.ProtoReflect.Descriptor instead.
+func (*Sentinel) Descriptor() ([]byte, []int) {
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Sentinel) GetMaster() string {
+	if x != nil {
+		return x.Master
+	}
+	return ""
+}
+
+func (x *Sentinel) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+// ClientTLS is how a connection is encrypted, and who may answer it.
+type ClientTLS struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A PEM file of the authorities that are trusted instead of the system's.
+	CaFile string `protobuf:"bytes,1,opt,name=ca_file,json=caFile,proto3" json:"ca_file,omitempty"`
+	// PEM files of the certificate that is shown to the server, and its key. Both or none.
+	CertFile string `protobuf:"bytes,2,opt,name=cert_file,json=certFile,proto3" json:"cert_file,omitempty"`
+	KeyFile  string `protobuf:"bytes,3,opt,name=key_file,json=keyFile,proto3" json:"key_file,omitempty"`
+	// The name that the server's certificate must have. Default: the host of the address.
+	ServerName    string `protobuf:"bytes,4,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClientTLS) Reset() {
+	*x = ClientTLS{}
+	mi := &file_retry_v1_config_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClientTLS) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClientTLS) ProtoMessage() {}
+
+func (x *ClientTLS) ProtoReflect() protoreflect.Message {
+	mi := &file_retry_v1_config_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClientTLS.ProtoReflect.Descriptor instead.
+func (*ClientTLS) Descriptor() ([]byte, []int) {
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ClientTLS) GetCaFile() string {
+	if x != nil {
+		return x.CaFile
+	}
+	return ""
+}
+
+func (x *ClientTLS) GetCertFile() string {
+	if x != nil {
+		return x.CertFile
+	}
+	return ""
+}
+
+func (x *ClientTLS) GetKeyFile() string {
+	if x != nil {
+		return x.KeyFile
+	}
+	return ""
+}
+
+func (x *ClientTLS) GetServerName() string {
+	if x != nil {
+		return x.ServerName
+	}
+	return ""
+}
+
 // Upstream declares what holds for one or several of Envoy's clusters.
 type Upstream struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -100,7 +340,7 @@ type Upstream struct {
 
 func (x *Upstream) Reset() {
 	*x = Upstream{}
-	mi := &file_retry_v1_config_proto_msgTypes[1]
+	mi := &file_retry_v1_config_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -112,7 +352,7 @@ func (x *Upstream) String() string {
 func (*Upstream) ProtoMessage() {}
 
 func (x *Upstream) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[1]
+	mi := &file_retry_v1_config_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -125,7 +365,7 @@ func (x *Upstream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upstream.ProtoReflect.Descriptor instead.
 func (*Upstream) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{1}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Upstream) GetClusters() []string {
@@ -183,7 +423,7 @@ type UpstreamPolicy struct {
 
 func (x *UpstreamPolicy) Reset() {
 	*x = UpstreamPolicy{}
-	mi := &file_retry_v1_config_proto_msgTypes[2]
+	mi := &file_retry_v1_config_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -195,7 +435,7 @@ func (x *UpstreamPolicy) String() string {
 func (*UpstreamPolicy) ProtoMessage() {}
 
 func (x *UpstreamPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[2]
+	mi := &file_retry_v1_config_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -208,7 +448,7 @@ func (x *UpstreamPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamPolicy.ProtoReflect.Descriptor instead.
 func (*UpstreamPolicy) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{2}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *UpstreamPolicy) GetMaxAttempts() uint32 {
@@ -288,7 +528,7 @@ type Backoff struct {
 
 func (x *Backoff) Reset() {
 	*x = Backoff{}
-	mi := &file_retry_v1_config_proto_msgTypes[3]
+	mi := &file_retry_v1_config_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -300,7 +540,7 @@ func (x *Backoff) String() string {
 func (*Backoff) ProtoMessage() {}
 
 func (x *Backoff) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[3]
+	mi := &file_retry_v1_config_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -313,7 +553,7 @@ func (x *Backoff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backoff.ProtoReflect.Descriptor instead.
 func (*Backoff) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{3}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Backoff) GetBase() *durationpb.Duration {
@@ -361,7 +601,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_retry_v1_config_proto_msgTypes[4]
+	mi := &file_retry_v1_config_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -373,7 +613,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[4]
+	mi := &file_retry_v1_config_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -386,7 +626,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{4}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Budget) GetRatio() float64 {
@@ -439,7 +679,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_retry_v1_config_proto_msgTypes[5]
+	mi := &file_retry_v1_config_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -451,7 +691,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[5]
+	mi := &file_retry_v1_config_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -464,7 +704,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{5}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Operation) GetName() string {
@@ -540,10 +780,38 @@ var File_retry_v1_config_proto protoreflect.FileDescriptor
 
 const file_retry_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x15retry/v1/config.proto\x12\bretry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"{\n" +
+	"\x15retry/v1/config.proto\x12\bretry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"\xac\x01\n" +
 	"\x06Config\x124\n" +
 	"\bdefaults\x18\x01 \x01(\v2\x18.retry.v1.UpstreamPolicyR\bdefaults\x12;\n" +
-	"\tupstreams\x18\x02 \x03(\v2\x12.retry.v1.UpstreamB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\tupstreams\"\xb9\x01\n" +
+	"\tupstreams\x18\x02 \x03(\v2\x12.retry.v1.UpstreamB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\tupstreams\x12/\n" +
+	"\x06budget\x18\x03 \x01(\v2\x17.retry.v1.BudgetBackendR\x06budget\"\xa2\x03\n" +
+	"\rBudgetBackend\x123\n" +
+	"\abackend\x18\x01 \x01(\tB\x14\xbaH\x11r\x0fR\x06memoryR\x05redisH\x00R\abackend\x88\x01\x01\x12'\n" +
+	"\aaddress\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\xac\x02H\x01R\aaddress\x88\x01\x01\x12.\n" +
+	"\bsentinel\x18\x03 \x01(\v2\x12.retry.v1.SentinelR\bsentinel\x12)\n" +
+	"\busername\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02H\x02R\busername\x88\x01\x01\x122\n" +
+	"\rpassword_file\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 H\x03R\fpasswordFile\x88\x01\x01\x12%\n" +
+	"\x03tls\x18\x06 \x01(\v2\x13.retry.v1.ClientTLSR\x03tls\x127\n" +
+	"\n" +
+	"key_prefix\x18\a \x01(\tB\x13\xbaH\x10r\x0e(@2\n" +
+	"^[!-z|~]*$H\x04R\tkeyPrefix\x88\x01\x01B\n" +
+	"\n" +
+	"\b_backendB\n" +
+	"\n" +
+	"\b_addressB\v\n" +
+	"\t_usernameB\x10\n" +
+	"\x0e_password_fileB\r\n" +
+	"\v_key_prefix\"c\n" +
+	"\bSentinel\x12\"\n" +
+	"\x06master\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x02R\x06master\x123\n" +
+	"\taddresses\x18\x02 \x03(\tB\x15\xbaH\x12\x92\x01\x0f\b\x01\x10\x10\x18\x01\"\ar\x05\x10\x01(\xac\x02R\taddresses\"\xa5\x01\n" +
+	"\tClientTLS\x12!\n" +
+	"\aca_file\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06caFile\x12%\n" +
+	"\tcert_file\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80 R\bcertFile\x12#\n" +
+	"\bkey_file\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\akeyFile\x12)\n" +
+	"\vserver_name\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\n" +
+	"serverName\"\xb9\x01\n" +
 	"\bUpstream\x12;\n" +
 	"\bclusters\x18\x01 \x03(\tB\x1f\xbaH\x1c\x92\x01\x19\b\x01\x10d\x18\x01\"\x11r\x0f\x10\x01(\x80\x022\b^[!-~]*$R\bclusters\x120\n" +
 	"\x06policy\x18\x02 \x01(\v2\x18.retry.v1.UpstreamPolicyR\x06policy\x12>\n" +
@@ -599,33 +867,39 @@ func file_retry_v1_config_proto_rawDescGZIP() []byte {
 	return file_retry_v1_config_proto_rawDescData
 }
 
-var file_retry_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_retry_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_retry_v1_config_proto_goTypes = []any{
 	(*Config)(nil),              // 0: retry.v1.Config
-	(*Upstream)(nil),            // 1: retry.v1.Upstream
-	(*UpstreamPolicy)(nil),      // 2: retry.v1.UpstreamPolicy
-	(*Backoff)(nil),             // 3: retry.v1.Backoff
-	(*Budget)(nil),              // 4: retry.v1.Budget
-	(*Operation)(nil),           // 5: retry.v1.Operation
-	(*durationpb.Duration)(nil), // 6: google.protobuf.Duration
+	(*BudgetBackend)(nil),       // 1: retry.v1.BudgetBackend
+	(*Sentinel)(nil),            // 2: retry.v1.Sentinel
+	(*ClientTLS)(nil),           // 3: retry.v1.ClientTLS
+	(*Upstream)(nil),            // 4: retry.v1.Upstream
+	(*UpstreamPolicy)(nil),      // 5: retry.v1.UpstreamPolicy
+	(*Backoff)(nil),             // 6: retry.v1.Backoff
+	(*Budget)(nil),              // 7: retry.v1.Budget
+	(*Operation)(nil),           // 8: retry.v1.Operation
+	(*durationpb.Duration)(nil), // 9: google.protobuf.Duration
 }
 var file_retry_v1_config_proto_depIdxs = []int32{
-	2,  // 0: retry.v1.Config.defaults:type_name -> retry.v1.UpstreamPolicy
-	1,  // 1: retry.v1.Config.upstreams:type_name -> retry.v1.Upstream
-	2,  // 2: retry.v1.Upstream.policy:type_name -> retry.v1.UpstreamPolicy
-	5,  // 3: retry.v1.Upstream.operations:type_name -> retry.v1.Operation
-	6,  // 4: retry.v1.UpstreamPolicy.min_attempt_budget:type_name -> google.protobuf.Duration
-	3,  // 5: retry.v1.UpstreamPolicy.backoff:type_name -> retry.v1.Backoff
-	4,  // 6: retry.v1.UpstreamPolicy.budget:type_name -> retry.v1.Budget
-	6,  // 7: retry.v1.Backoff.base:type_name -> google.protobuf.Duration
-	6,  // 8: retry.v1.Backoff.max:type_name -> google.protobuf.Duration
-	6,  // 9: retry.v1.Backoff.retry_after_cap:type_name -> google.protobuf.Duration
-	6,  // 10: retry.v1.Budget.interval:type_name -> google.protobuf.Duration
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	5,  // 0: retry.v1.Config.defaults:type_name -> retry.v1.UpstreamPolicy
+	4,  // 1: retry.v1.Config.upstreams:type_name -> retry.v1.Upstream
+	1,  // 2: retry.v1.Config.budget:type_name -> retry.v1.BudgetBackend
+	2,  // 3: retry.v1.BudgetBackend.sentinel:type_name -> retry.v1.Sentinel
+	3,  // 4: retry.v1.BudgetBackend.tls:type_name -> retry.v1.ClientTLS
+	5,  // 5: retry.v1.Upstream.policy:type_name -> retry.v1.UpstreamPolicy
+	8,  // 6: retry.v1.Upstream.operations:type_name -> retry.v1.Operation
+	9,  // 7: retry.v1.UpstreamPolicy.min_attempt_budget:type_name -> google.protobuf.Duration
+	6,  // 8: retry.v1.UpstreamPolicy.backoff:type_name -> retry.v1.Backoff
+	7,  // 9: retry.v1.UpstreamPolicy.budget:type_name -> retry.v1.Budget
+	9,  // 10: retry.v1.Backoff.base:type_name -> google.protobuf.Duration
+	9,  // 11: retry.v1.Backoff.max:type_name -> google.protobuf.Duration
+	9,  // 12: retry.v1.Backoff.retry_after_cap:type_name -> google.protobuf.Duration
+	9,  // 13: retry.v1.Budget.interval:type_name -> google.protobuf.Duration
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_retry_v1_config_proto_init() }
@@ -633,10 +907,11 @@ func file_retry_v1_config_proto_init() {
 	if File_retry_v1_config_proto != nil {
 		return
 	}
-	file_retry_v1_config_proto_msgTypes[2].OneofWrappers = []any{}
-	file_retry_v1_config_proto_msgTypes[3].OneofWrappers = []any{}
-	file_retry_v1_config_proto_msgTypes[4].OneofWrappers = []any{}
-	file_retry_v1_config_proto_msgTypes[5].OneofWrappers = []any{
+	file_retry_v1_config_proto_msgTypes[1].OneofWrappers = []any{}
+	file_retry_v1_config_proto_msgTypes[5].OneofWrappers = []any{}
+	file_retry_v1_config_proto_msgTypes[6].OneofWrappers = []any{}
+	file_retry_v1_config_proto_msgTypes[7].OneofWrappers = []any{}
+	file_retry_v1_config_proto_msgTypes[8].OneofWrappers = []any{
 		(*Operation_Pattern)(nil),
 		(*Operation_RouteOperation)(nil),
 	}
@@ -646,7 +921,7 @@ func file_retry_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_retry_v1_config_proto_rawDesc), len(file_retry_v1_config_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -44,6 +44,7 @@ type api struct {
 func (a *api) server(healthy *health.Server) *grpc.Server {
 	s := grpc.NewServer(
 		decisionapi.Codec(),
+		decisionapi.Workers(),
 		grpc.MaxRecvMsgSize(maxAPIMessage),
 		grpc.UnaryInterceptor(recoverUnary(a.log)),
 		grpc.StreamInterceptor(recoverPanics(a.log)),

@@ -8,7 +8,7 @@ import (
 )
 
 // answer writes a decision and the class that held.
-func (q question) answer(d decision.Decision) *retryv1.Decision {
+func (q *question) answer(d decision.Decision) *retryv1.Decision {
 	m := &retryv1.Decision{
 		Verdict:     retryv1.Verdict(d.Verdict),
 		Reason:      retryv1.Reason(d.Reason),

@@ -147,7 +147,7 @@ func class(declared Declarations, upstream string, c *retryv1.Call) (string, dec
 	return name, class.WithKey(c.GetIdempotencyKeys()...)
 }
 
-func (q question) decided(d decision.Decision, req *retryv1.DecideRequest, caseID string) Decided {
+func (q *question) decided(d decision.Decision, req *retryv1.DecideRequest, caseID string) Decided {
 	call := req.GetFacts().GetCall()
 	o := Decided{
 		Decision: d, CaseID: caseID, RequestID: req.GetRequestId(),

@@ -8,7 +8,7 @@ import (
 // The API's enums have the numbers of package decision's, so that a conversion is one: enums_test.go
 // compares every word. The two below differ by one, because there the zero value is a known one.
 
-func runtime(r retryv1.Runtime) decision.RuntimeState {
+func runtimeState(r retryv1.Runtime) decision.RuntimeState {
 	if r == retryv1.Runtime_RUNTIME_DRAINING {
 		return decision.RuntimeDraining
 	}

@@ -29,7 +29,7 @@ func facts(m *retryv1.Facts, now time.Time) decision.Facts {
 		},
 		PreviousWait: m.GetPreviousWait().AsDuration(),
 		Delivery:     decision.Delivery(m.GetDelivery()),
-		Runtime:      runtime(m.GetRuntime()),
+		Runtime:      runtimeState(m.GetRuntime()),
 	}
 	switch d := m.GetDeadline().(type) {
 	case *retryv1.Facts_Remaining:
@@ -138,18 +138,19 @@ func envoyReplied(r *retryv1.EnvoyReply, now time.Time) ending {
 
 // retryAfter reads header lines; of several Date lines none is known to be the answer's own.
 func retryAfter(headers []*retryv1.Header, now time.Time) time.Duration {
-	var lines, dates []string
+	var some [4]string // most answers have one line, and need no more than the stack
+	lines, date, dates := some[:0], "", 0
 	for _, h := range headers {
 		switch {
 		case strings.EqualFold(h.GetName(), "retry-after"):
 			lines = append(lines, h.GetValue())
 		case strings.EqualFold(h.GetName(), "date"):
-			dates = append(dates, h.GetValue())
+			date = h.GetValue()
+			dates++
 		}
 	}
-	date := ""
-	if len(dates) == 1 {
-		date = dates[0]
+	if dates > 1 {
+		date = ""
 	}
 	return decision.ParseRetryAfter(lines, date, now)
 }

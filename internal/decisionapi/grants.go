@@ -1,10 +1,9 @@
 package decisionapi
 
 import (
-	"crypto/rand"
-	"crypto/subtle"
 	"encoding/binary"
 	"encoding/hex"
+	"math/rand/v2"
 	"sync"
 
 	"github.com/verdictproxy/verdict/pkg/budget"
@@ -23,7 +22,7 @@ type Grants struct {
 
 type keptGrant struct {
 	number  uint64 // 0: empty
-	secret  [8]byte
+	secret  uint64
 	account budget.Account
 	grant   budget.Grant
 }
@@ -33,8 +32,7 @@ func NewGrants() *Grants { return &Grants{slots: make([]keptGrant, maxGrants)} }
 
 // keep returns the grant's name: its number, and what only its holder knows.
 func (g *Grants) keep(a budget.Account, grant budget.Grant) string {
-	k := keptGrant{account: a, grant: grant}
-	_, _ = rand.Read(k.secret[:]) // never fails
+	k := keptGrant{account: a, grant: grant, secret: rand.Uint64()} // ChaCha8, seeded by the system
 	g.mu.Lock()
 	g.last++
 	k.number = g.last
@@ -49,11 +47,11 @@ func (g *Grants) giveBack(name string) {
 	if err != nil || len(raw) != 16 {
 		return
 	}
-	number, secret := binary.BigEndian.Uint64(raw), [8]byte(raw[8:])
+	number, secret := binary.BigEndian.Uint64(raw), binary.BigEndian.Uint64(raw[8:])
 	g.mu.Lock()
 	slot := &g.slots[number%maxGrants]
 	kept := *slot
-	ok := number != 0 && kept.number == number && subtle.ConstantTimeCompare(kept.secret[:], secret[:]) == 1
+	ok := number != 0 && kept.number == number && kept.secret == secret
 	if ok {
 		*slot = keptGrant{}
 	}
@@ -63,7 +61,11 @@ func (g *Grants) giveBack(name string) {
 	}
 }
 
-func grantName(number uint64, secret [8]byte) string {
-	raw := append(binary.BigEndian.AppendUint64(make([]byte, 0, 16), number), secret[:]...)
-	return hex.EncodeToString(raw)
+func grantName(number, secret uint64) string {
+	var raw [16]byte
+	binary.BigEndian.PutUint64(raw[:], number)
+	binary.BigEndian.PutUint64(raw[8:], secret)
+	var name [32]byte
+	hex.Encode(name[:], raw[:])
+	return string(name[:])
 }

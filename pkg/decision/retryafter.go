@@ -96,8 +96,11 @@ func parseHTTPDate(s string, reference time.Time) (time.Time, bool) {
 	case comma >= len("Monday") && len(s)-comma == len(rfc850Date)-len("Monday"):
 		layout = rfc850Date
 	}
+	if layout == "" { // an error of time.Parse costs more than all the rest
+		return time.Time{}, false
+	}
 	t, err := time.Parse(layout, s)
-	if layout == "" || err != nil {
+	if err != nil {
 		return time.Time{}, false
 	}
 	if layout == rfc850Date {

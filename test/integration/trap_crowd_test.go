@@ -13,9 +13,11 @@ import (
 	"github.com/verdictproxy/verdict/test/stack"
 )
 
-// crowded has a host whose cluster keeps Envoy's circuit breakers: a wait takes no place in them.
+// crowded has a host whose upstream takes any number of requests: on a busy machine the retries, which
+// come within 3 s, could exceed Envoy's circuit breakers.
 var crowded = stack.NewPatch("a host for a crowd", upstreamLikeH2("crowd"),
 	outerHost("crowd", `{timeout: 60s}`),
+	stack.Set(stack.Cluster("crowd")+"/circuit_breakers", `{thresholds: [{max_requests: 100000, max_pending_requests: 100000}]}`),
 	stack.Set(stack.Route("attempts", "crowd", "crowd")+"/route/timeout", "20s"))
 
 const crowdConfig = `
@@ -37,9 +39,9 @@ func TestTrapCrowd(t *testing.T) {
 	if peak <= 1024 {
 		t.Errorf("%v waited at once, not more than the default circuit breaker lets through", peak)
 	}
-	for id, status := range answers {
-		if hits := len(s.Upstream.Hits(id)); status != 200 || hits != 2 {
-			t.Errorf("%s: status %d, %d hits", id, status, hits)
+	for id, a := range answers {
+		if hits := len(s.Upstream.Hits(id)); a.Status != 200 || hits != 2 {
+			t.Errorf("%s: status %d, %d hits, %+v, %v", id, a.Status, hits, a.Report(), s.EnvoyStats("cluster.crowd.upstream_rq"))
 		}
 	}
 	if n := s.ExtProcStat("attempts", "failure_mode_allowed"); n != 0 {
@@ -70,12 +72,12 @@ func TestTrapCrowdBite(t *testing.T) {
 			s := startTrap(t, stack.Options{Config: crowdConfig, Patches: []stack.Patch{crowded, test.patch}})
 			answers := crowd(t, s, test.n, test.fault, func(n int) { s.WaitStat("cluster.crowd.upstream_rq_completed", n) })
 			failed := 0
-			for id, status := range answers {
+			for id, a := range answers {
 				hits := len(s.Upstream.Hits(id))
-				if status == 503 && hits == 1 {
+				if a.Status == 503 && hits == 1 {
 					failed++
-				} else if status != 200 || hits != 2 {
-					t.Errorf("%s: status %d, %d hits", id, status, hits)
+				} else if a.Status != 200 || hits != 2 {
+					t.Errorf("%s: status %d, %d hits, %+v", id, a.Status, hits, a.Report())
 				}
 			}
 			if failed == 0 || s.EnvoyStat(test.counter) < failed {
@@ -86,9 +88,9 @@ func TestTrapCrowdBite(t *testing.T) {
 	}
 }
 
-// crowd sends n GETs by HTTP/2, so that a few connections are enough, and returns their statuses by id. It
+// crowd sends n GETs by HTTP/2, so that a few connections are enough, and returns the answers by id. It
 // calls pace after each 50 with their number: no more are on their way at a time.
-func crowd(t *testing.T, s *stack.Stack, n int, fault string, pace func(sent int)) map[string]int {
+func crowd(t *testing.T, s *stack.Stack, n int, fault string, pace func(sent int)) map[string]stack.Answer {
 	t.Helper()
 	transport := &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, addr)
@@ -97,18 +99,18 @@ func crowd(t *testing.T, s *stack.Stack, n int, fault string, pace func(sent int
 	var (
 		running sync.WaitGroup
 		mu      sync.Mutex
-		answers = make(map[string]int, n)
+		answers = make(map[string]stack.Answer, n)
 	)
 	for i := range n {
 		id := s.NewID()
 		running.Go(func() {
-			status, err := crowdGet(t.Context(), transport, s.Addr, id, fault)
+			a, err := crowdGet(t.Context(), transport, s.Addr, id, fault)
 			if err != nil {
 				t.Errorf("%s: %v", id, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			answers[id] = status
+			answers[id] = a
 		})
 		if sent := i + 1; sent%50 == 0 {
 			pace(sent)
@@ -118,17 +120,17 @@ func crowd(t *testing.T, s *stack.Stack, n int, fault string, pace func(sent int
 	return answers
 }
 
-func crowdGet(ctx context.Context, transport http.RoundTripper, addr, id, fault string) (status int, err error) {
+func crowdGet(ctx context.Context, transport http.RoundTripper, addr, id, fault string) (a stack.Answer, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/", nil)
 	if err != nil {
-		return 0, err
+		return a, err
 	}
 	r.Host = "crowd.example"
 	r.Header.Set("x-test-id", id)
 	r.Header.Set("x-fault", fault)
 	resp, err := transport.RoundTrip(r)
 	if err != nil {
-		return 0, err
+		return a, err
 	}
-	return resp.StatusCode, resp.Body.Close()
+	return stack.Answer{ID: id, Status: resp.StatusCode, Header: resp.Header}, resp.Body.Close()
 }

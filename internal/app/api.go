@@ -20,6 +20,7 @@ import (
 	"github.com/verdictproxy/verdict/internal/config"
 	"github.com/verdictproxy/verdict/internal/decisionapi"
 	"github.com/verdictproxy/verdict/internal/ledger"
+	"github.com/verdictproxy/verdict/internal/recent"
 	"github.com/verdictproxy/verdict/internal/switches"
 	"github.com/verdictproxy/verdict/internal/telemetry"
 	"github.com/verdictproxy/verdict/pkg/budget"
@@ -36,6 +37,7 @@ type api struct {
 	grants   *decisionapi.Grants
 	switches *switches.Switches
 	ledger   *ledger.Ledger
+	recent   *recent.Decisions
 	metrics  *telemetry.Metrics
 	log      *slog.Logger
 }
@@ -60,7 +62,7 @@ func (a *api) server(healthy *health.Server) *grpc.Server {
 // adminServer makes one of everything: the admin service is on the admin listener only.
 func (a *api) adminServer(healthy *health.Server) *grpc.Server {
 	s := a.server(healthy)
-	decisionapi.Register(s, retryv1.AdminService_ServiceDesc, &decisionapi.Admin{Switches: a.switches, Log: a.log})
+	decisionapi.Register(s, retryv1.AdminService_ServiceDesc, &decisionapi.Admin{Switches: a.switches, Recent: a.recent, Log: a.log})
 	return s
 }
 
@@ -77,13 +79,15 @@ func (a *api) decisions() *decisionapi.Decisions {
 // observe counts a decision and logs it, as the judge does.
 func (a *api) observe(d decisionapi.Decided) {
 	a.metrics.Decision(d.Upstream, d.Decision)
+	entry := ledger.Entry{
+		CaseID: d.CaseID, RequestID: d.RequestID, Upstream: d.Upstream, Operation: d.Operation,
+		Method: d.Method, Path: d.Path, Key: d.Key, Attempts: d.Attempt, Cause: d.Cause, Decision: d.Decision,
+	}
+	a.recent.Add(entry)
 	level, message := slog.LevelDebug, "decided"
 	if d.CaseID != "" {
 		level, message = slog.LevelWarn, "uncertain outcome"
-		a.ledger.Enter(ledger.Entry{
-			CaseID: d.CaseID, RequestID: d.RequestID, Upstream: d.Upstream, Operation: d.Operation,
-			Method: d.Method, Path: d.Path, Key: d.Key, Attempts: d.Attempt, Cause: d.Cause, Decision: d.Decision,
-		})
+		a.ledger.Enter(entry)
 	}
 	a.log.LogAttrs(context.Background(), level, message,
 		slog.String("caller", "api"),

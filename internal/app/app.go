@@ -19,6 +19,7 @@ type cli struct {
 	Budget   BudgetCmd   `cmd:"" help:"The retry budget of a running service."`
 	Ledger   LedgerCmd   `cmd:"" help:"The uncertain outcomes of a running service."`
 	Drain    DrainCmd    `cmd:"" help:"Deny every retry towards upstreams, without a change in Envoy."`
+	Why      WhyCmd      `cmd:"" help:"Say what was decided on a request, and why."`
 	Undrain  UndrainCmd  `cmd:"" help:"End that."`
 	Version  VersionCmd  `cmd:"" help:"Say which build this is."`
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -208,5 +209,28 @@ func TestLedgerCommands(t *testing.T) {
 		if _, out, errors := command(t, append([]string{"ledger", "list", "--server=" + admin}, args...)...); !strings.Contains(out+errors, want) || want == "" && out != "" {
 			t.Errorf("%q: no %q in\n%s%s", args, want, out, errors)
 		}
+	}
+}
+
+func TestWhy(t *testing.T) {
+	api, admin := startService(t)
+	for attempt, stage := range []string{"connect", "connection_reset"} {
+		code, _, errors := command(t, "decide", "--server="+api, "--upstream=app", "--method=POST", "--path=/pay", "--body=bytes", "--deadline=none",
+			"--stage="+stage, "--request-id=r-1", "--attempt="+strconv.Itoa(attempt+1), "--executed=not_executed", "--certainty=certain")
+		if code != 0 {
+			t.Fatal(errors)
+		}
+	}
+	code, out, errors := command(t, "why", "r-1", "--server="+admin)
+	if code != 0 || strings.Index(out, "attempt 1: retry, by rule 9") > strings.Index(out, "attempt 2: ambiguous(sent_no_response), by rule 8") {
+		t.Errorf("exit code %d\n%s%s", code, out, errors)
+	}
+	for _, want := range []string{"POST /pay to \"app\"", "evidence sent_no_response, execution unknown, uncertain", "STAGE_CONNECTION_RESET", "\n  case "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if code, out, errors := command(t, "why", "r-2", "--server="+admin); code != 1 || out != "" || !strings.Contains(errors, `nothing is remembered of "r-2"`) {
+		t.Errorf("exit code %d\n%s%s", code, out, errors)
 	}
 }

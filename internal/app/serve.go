@@ -32,6 +32,7 @@ import (
 	"github.com/verdictproxy/verdict/internal/decisionapi"
 	"github.com/verdictproxy/verdict/internal/extproc"
 	"github.com/verdictproxy/verdict/internal/ledger"
+	"github.com/verdictproxy/verdict/internal/recent"
 	"github.com/verdictproxy/verdict/internal/switches"
 	"github.com/verdictproxy/verdict/internal/telemetry"
 	"github.com/verdictproxy/verdict/pkg/budget"
@@ -122,6 +123,7 @@ func (c *ServeCmd) Run(ctx context.Context, out streams) error {
 		grants:   decisionapi.NewGrants(),
 		switches: new(switches.Switches),
 		ledger:   ledger.New(c.LedgerSize, nil),
+		recent:   new(recent.Decisions),
 		metrics:  metrics,
 		log:      log,
 	}
@@ -131,6 +133,7 @@ func (c *ServeCmd) Run(ctx context.Context, out streams) error {
 		Drain:   drain,
 		Runtime: answers.switches.Runtime,
 		Ledger:  answers.ledger,
+		Recent:  answers.recent,
 		Metrics: metrics,
 		Log:     log,
 	})

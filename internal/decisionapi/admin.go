@@ -6,8 +6,10 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
+	"github.com/verdictproxy/verdict/internal/recent"
 	"github.com/verdictproxy/verdict/internal/switches"
 )
 
@@ -16,6 +18,7 @@ type Admin struct {
 	retryv1.UnimplementedAdminServiceServer
 
 	Switches *switches.Switches
+	Recent   *recent.Decisions
 	Log      *slog.Logger
 }
 
@@ -54,6 +57,31 @@ func (s *Admin) GetDrained(context.Context, *retryv1.GetDrainedRequest) (*retryv
 	resp := &retryv1.GetDrainedResponse{KillSwitch: retryv1.KillSwitch_KILL_SWITCH_OFF, Upstreams: s.Switches.Drained()}
 	if s.Switches.Killed() {
 		resp.KillSwitch = retryv1.KillSwitch_KILL_SWITCH_ON
+	}
+	return resp, nil
+}
+
+func (s *Admin) Why(_ context.Context, req *retryv1.WhyRequest) (*retryv1.WhyResponse, error) {
+	if err := validate(req); err != nil {
+		return nil, err
+	}
+	resp := new(retryv1.WhyResponse)
+	for _, d := range s.Recent.Find(req.GetId()) {
+		q := question{operation: text(d.Operation)}
+		past := &retryv1.PastDecision{
+			Time:      timestamppb.New(d.Time),
+			Decision:  q.answer(d.Decision),
+			Attempt:   uint32(max(d.Attempts, 0)),
+			RequestId: text(d.RequestID),
+			Upstream:  text(d.Upstream),
+			Method:    text(d.Method),
+			Path:      text(d.Path),
+			Cause:     text(d.Cause),
+		}
+		if d.Decision.Uncertain {
+			past.CaseId = text(d.CaseID)
+		}
+		resp.Decisions = append(resp.Decisions, past)
 	}
 	return resp, nil
 }

@@ -17,7 +17,7 @@ const maxGrants = 1 << 16
 type Grants struct {
 	mu    sync.Mutex
 	last  uint64 // from 1
-	slots []keptGrant
+	slots []keptGrant // maxGrants, from the first grant on
 }
 
 type keptGrant struct {
@@ -28,12 +28,15 @@ type keptGrant struct {
 }
 
 // NewGrants returns an empty one.
-func NewGrants() *Grants { return &Grants{slots: make([]keptGrant, maxGrants)} }
+func NewGrants() *Grants { return new(Grants) }
 
 // keep returns the grant's name: its number, and what only its holder knows.
 func (g *Grants) keep(a budget.Account, grant budget.Grant) string {
 	k := keptGrant{account: a, grant: grant, secret: rand.Uint64()} // ChaCha8, seeded by the system
 	g.mu.Lock()
+	if g.slots == nil {
+		g.slots = make([]keptGrant, maxGrants)
+	}
 	g.last++
 	k.number = g.last
 	g.slots[k.number%maxGrants] = k
@@ -49,6 +52,10 @@ func (g *Grants) giveBack(name string) {
 	}
 	number, secret := binary.BigEndian.Uint64(raw), binary.BigEndian.Uint64(raw[8:])
 	g.mu.Lock()
+	if g.slots == nil {
+		g.mu.Unlock()
+		return
+	}
 	slot := &g.slots[number%maxGrants]
 	kept := *slot
 	ok := number != 0 && kept.number == number && kept.secret == secret

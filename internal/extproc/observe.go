@@ -11,6 +11,7 @@ import (
 // an outcome that somebody has to reconcile.
 func (s *Server) observe(f *failure, d decision.Decision) {
 	s.Metrics.Decision(f.Cluster, d)
+	s.remember(f, d)
 	level, message := slog.LevelDebug, "decided"
 	if d.Uncertain && d.Verdict != decision.Retry {
 		level, message = slog.LevelWarn, "uncertain outcome"

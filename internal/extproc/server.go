@@ -17,6 +17,7 @@ import (
 	"github.com/verdictproxy/verdict/internal/config"
 	"github.com/verdictproxy/verdict/internal/evidence"
 	"github.com/verdictproxy/verdict/internal/ledger"
+	"github.com/verdictproxy/verdict/internal/recent"
 	"github.com/verdictproxy/verdict/internal/telemetry"
 	"github.com/verdictproxy/verdict/pkg/budget"
 	"github.com/verdictproxy/verdict/pkg/decision"
@@ -34,7 +35,9 @@ type Server struct {
 	// Runtime says whether a retry towards an upstream may begin, beside what Drain says; nil is always.
 	Runtime func(upstream string) decision.RuntimeState
 	// Ledger is where uncertain outcomes are entered; nil is nowhere.
-	Ledger  *ledger.Ledger
+	Ledger *ledger.Ledger
+	// Recent is what remembers decisions; nil is nothing.
+	Recent  *recent.Decisions
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
 	// Random returns numbers in [0,1) that place waits inside their jitter; nil is math/rand.

@@ -100,3 +100,21 @@ func TestAPIDrainBehindEnvoy(t *testing.T) {
 		wantRetry(strings.Join(step.args, " "), step.retries)
 	}
 }
+
+// Whoever has the request id of an answer can ask why the request was not sent again.
+func TestAPIWhyBehindEnvoy(t *testing.T) {
+	t.Parallel()
+	s := start(t, stack.Options{Config: payments})
+	server := "--server=" + strings.TrimPrefix(s.ServiceAdminURL(0), "http://")
+	a := s.Do(stack.Request{Method: "POST", Target: "/pay", Fault: "429, reset", Body: "pay"})
+	if a.Report().AmbiguityID == "" || a.Report().RequestID == "" {
+		t.Fatalf("%+v", a.Report())
+	}
+	for _, id := range []string{a.Report().RequestID, a.Report().AmbiguityID} {
+		wantOutput(t, true, []string{
+			"attempt 1: retry, by rule 9, wait ", "evidence response_received, execution not_executed, certain",
+			"attempt 2: ambiguous(sent_no_response), by rule 8", "evidence sent_no_response, execution unknown, uncertain",
+			`POST /pay to "app"`, "upstream_reset_before_response_started{connection_termination}", "case " + a.Report().AmbiguityID,
+		}, extproc, "why", id, server)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -407,11 +408,214 @@ func (x *GetDrainedResponse) GetUpstreams() []string {
 	return nil
 }
 
+type WhyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The request's id (x-request-id, DecideRequest.request_id) or its case's: 1 to 256 bytes.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyRequest) Reset() {
+	*x = WhyRequest{}
+	mi := &file_retry_v1_admin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyRequest) ProtoMessage() {}
+
+func (x *WhyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_retry_v1_admin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
+func (*WhyRequest) Descriptor() ([]byte, []int) {
+	return file_retry_v1_admin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *WhyRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type WhyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The oldest first; none where nothing was decided on such a request, or where it is forgotten. A
+	// request that succeeded at once is never decided on.
+	Decisions     []*PastDecision `protobuf:"bytes,1,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyResponse) Reset() {
+	*x = WhyResponse{}
+	mi := &file_retry_v1_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyResponse) ProtoMessage() {}
+
+func (x *WhyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_retry_v1_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
+func (*WhyResponse) Descriptor() ([]byte, []int) {
+	return file_retry_v1_admin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *WhyResponse) GetDecisions() []*PastDecision {
+	if x != nil {
+		return x.Decisions
+	}
+	return nil
+}
+
+// PastDecision is a decision that was made.
+type PastDecision struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Time     *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	Decision *Decision              `protobuf:"bytes,2,opt,name=decision,proto3" json:"decision,omitempty"`
+	// 0 is not known.
+	Attempt   uint32 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Empty where the outcome was not in doubt.
+	CaseId   string `protobuf:"bytes,5,opt,name=case_id,json=caseId,proto3" json:"case_id,omitempty"`
+	Upstream string `protobuf:"bytes,6,opt,name=upstream,proto3" json:"upstream,omitempty"`
+	Method   string `protobuf:"bytes,7,opt,name=method,proto3" json:"method,omitempty"`
+	Path     string `protobuf:"bytes,8,opt,name=path,proto3" json:"path,omitempty"`
+	// What was seen to happen, for people.
+	Cause         string `protobuf:"bytes,9,opt,name=cause,proto3" json:"cause,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastDecision) Reset() {
+	*x = PastDecision{}
+	mi := &file_retry_v1_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastDecision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastDecision) ProtoMessage() {}
+
+func (x *PastDecision) ProtoReflect() protoreflect.Message {
+	mi := &file_retry_v1_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastDecision.ProtoReflect.Descriptor instead.
+func (*PastDecision) Descriptor() ([]byte, []int) {
+	return file_retry_v1_admin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PastDecision) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *PastDecision) GetDecision() *Decision {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
+func (x *PastDecision) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *PastDecision) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *PastDecision) GetCaseId() string {
+	if x != nil {
+		return x.CaseId
+	}
+	return ""
+}
+
+func (x *PastDecision) GetUpstream() string {
+	if x != nil {
+		return x.Upstream
+	}
+	return ""
+}
+
+func (x *PastDecision) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *PastDecision) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *PastDecision) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
 var File_retry_v1_admin_proto protoreflect.FileDescriptor
 
 const file_retry_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x14retry/v1/admin.proto\x12\bretry.v1\x1a\x1bbuf/validate/validate.proto\">\n" +
+	"\x14retry/v1/admin.proto\x12\bretry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17retry/v1/decision.proto\">\n" +
 	"\x14DrainUpstreamRequest\x12&\n" +
 	"\bupstream\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x02R\bupstream\"\x17\n" +
@@ -429,18 +633,36 @@ const file_retry_v1_admin_proto_rawDesc = "" +
 	"\x12GetDrainedResponse\x125\n" +
 	"\vkill_switch\x18\x01 \x01(\x0e2\x14.retry.v1.KillSwitchR\n" +
 	"killSwitch\x12\x1c\n" +
-	"\tupstreams\x18\x02 \x03(\tR\tupstreams*R\n" +
+	"\tupstreams\x18\x02 \x03(\tR\tupstreams\"(\n" +
+	"\n" +
+	"WhyRequest\x12\x1a\n" +
+	"\x02id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x02R\x02id\"C\n" +
+	"\vWhyResponse\x124\n" +
+	"\tdecisions\x18\x01 \x03(\v2\x16.retry.v1.PastDecisionR\tdecisions\"\x9e\x02\n" +
+	"\fPastDecision\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12.\n" +
+	"\bdecision\x18\x02 \x01(\v2\x12.retry.v1.DecisionR\bdecision\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\x12\x17\n" +
+	"\acase_id\x18\x05 \x01(\tR\x06caseId\x12\x1a\n" +
+	"\bupstream\x18\x06 \x01(\tR\bupstream\x12\x16\n" +
+	"\x06method\x18\a \x01(\tR\x06method\x12\x12\n" +
+	"\x04path\x18\b \x01(\tR\x04path\x12\x14\n" +
+	"\x05cause\x18\t \x01(\tR\x05cause*R\n" +
 	"\n" +
 	"KillSwitch\x12\x1b\n" +
 	"\x17KILL_SWITCH_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fKILL_SWITCH_OFF\x10\x01\x12\x12\n" +
-	"\x0eKILL_SWITCH_ON\x10\x022\xd3\x02\n" +
+	"\x0eKILL_SWITCH_ON\x10\x022\x87\x03\n" +
 	"\fAdminService\x12P\n" +
 	"\rDrainUpstream\x12\x1e.retry.v1.DrainUpstreamRequest\x1a\x1f.retry.v1.DrainUpstreamResponse\x12V\n" +
 	"\x0fUndrainUpstream\x12 .retry.v1.UndrainUpstreamRequest\x1a!.retry.v1.UndrainUpstreamResponse\x12P\n" +
 	"\rSetKillSwitch\x12\x1e.retry.v1.SetKillSwitchRequest\x1a\x1f.retry.v1.SetKillSwitchResponse\x12G\n" +
 	"\n" +
-	"GetDrained\x12\x1b.retry.v1.GetDrainedRequest\x1a\x1c.retry.v1.GetDrainedResponseB<Z:github.com/verdictproxy/verdict/api/proto/retry/v1;retryv1b\x06proto3"
+	"GetDrained\x12\x1b.retry.v1.GetDrainedRequest\x1a\x1c.retry.v1.GetDrainedResponse\x122\n" +
+	"\x03Why\x12\x14.retry.v1.WhyRequest\x1a\x15.retry.v1.WhyResponseB<Z:github.com/verdictproxy/verdict/api/proto/retry/v1;retryv1b\x06proto3"
 
 var (
 	file_retry_v1_admin_proto_rawDescOnce sync.Once
@@ -455,7 +677,7 @@ func file_retry_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_retry_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_retry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_retry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_retry_v1_admin_proto_goTypes = []any{
 	(KillSwitch)(0),                 // 0: retry.v1.KillSwitch
 	(*DrainUpstreamRequest)(nil),    // 1: retry.v1.DrainUpstreamRequest
@@ -466,23 +688,33 @@ var file_retry_v1_admin_proto_goTypes = []any{
 	(*SetKillSwitchResponse)(nil),   // 6: retry.v1.SetKillSwitchResponse
 	(*GetDrainedRequest)(nil),       // 7: retry.v1.GetDrainedRequest
 	(*GetDrainedResponse)(nil),      // 8: retry.v1.GetDrainedResponse
+	(*WhyRequest)(nil),              // 9: retry.v1.WhyRequest
+	(*WhyResponse)(nil),             // 10: retry.v1.WhyResponse
+	(*PastDecision)(nil),            // 11: retry.v1.PastDecision
+	(*timestamppb.Timestamp)(nil),   // 12: google.protobuf.Timestamp
+	(*Decision)(nil),                // 13: retry.v1.Decision
 }
 var file_retry_v1_admin_proto_depIdxs = []int32{
-	0, // 0: retry.v1.SetKillSwitchRequest.kill_switch:type_name -> retry.v1.KillSwitch
-	0, // 1: retry.v1.GetDrainedResponse.kill_switch:type_name -> retry.v1.KillSwitch
-	1, // 2: retry.v1.AdminService.DrainUpstream:input_type -> retry.v1.DrainUpstreamRequest
-	3, // 3: retry.v1.AdminService.UndrainUpstream:input_type -> retry.v1.UndrainUpstreamRequest
-	5, // 4: retry.v1.AdminService.SetKillSwitch:input_type -> retry.v1.SetKillSwitchRequest
-	7, // 5: retry.v1.AdminService.GetDrained:input_type -> retry.v1.GetDrainedRequest
-	2, // 6: retry.v1.AdminService.DrainUpstream:output_type -> retry.v1.DrainUpstreamResponse
-	4, // 7: retry.v1.AdminService.UndrainUpstream:output_type -> retry.v1.UndrainUpstreamResponse
-	6, // 8: retry.v1.AdminService.SetKillSwitch:output_type -> retry.v1.SetKillSwitchResponse
-	8, // 9: retry.v1.AdminService.GetDrained:output_type -> retry.v1.GetDrainedResponse
-	6, // [6:10] is the sub-list for method output_type
-	2, // [2:6] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	0,  // 0: retry.v1.SetKillSwitchRequest.kill_switch:type_name -> retry.v1.KillSwitch
+	0,  // 1: retry.v1.GetDrainedResponse.kill_switch:type_name -> retry.v1.KillSwitch
+	11, // 2: retry.v1.WhyResponse.decisions:type_name -> retry.v1.PastDecision
+	12, // 3: retry.v1.PastDecision.time:type_name -> google.protobuf.Timestamp
+	13, // 4: retry.v1.PastDecision.decision:type_name -> retry.v1.Decision
+	1,  // 5: retry.v1.AdminService.DrainUpstream:input_type -> retry.v1.DrainUpstreamRequest
+	3,  // 6: retry.v1.AdminService.UndrainUpstream:input_type -> retry.v1.UndrainUpstreamRequest
+	5,  // 7: retry.v1.AdminService.SetKillSwitch:input_type -> retry.v1.SetKillSwitchRequest
+	7,  // 8: retry.v1.AdminService.GetDrained:input_type -> retry.v1.GetDrainedRequest
+	9,  // 9: retry.v1.AdminService.Why:input_type -> retry.v1.WhyRequest
+	2,  // 10: retry.v1.AdminService.DrainUpstream:output_type -> retry.v1.DrainUpstreamResponse
+	4,  // 11: retry.v1.AdminService.UndrainUpstream:output_type -> retry.v1.UndrainUpstreamResponse
+	6,  // 12: retry.v1.AdminService.SetKillSwitch:output_type -> retry.v1.SetKillSwitchResponse
+	8,  // 13: retry.v1.AdminService.GetDrained:output_type -> retry.v1.GetDrainedResponse
+	10, // 14: retry.v1.AdminService.Why:output_type -> retry.v1.WhyResponse
+	10, // [10:15] is the sub-list for method output_type
+	5,  // [5:10] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_retry_v1_admin_proto_init() }
@@ -490,13 +722,14 @@ func file_retry_v1_admin_proto_init() {
 	if File_retry_v1_admin_proto != nil {
 		return
 	}
+	file_retry_v1_decision_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_retry_v1_admin_proto_rawDesc), len(file_retry_v1_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

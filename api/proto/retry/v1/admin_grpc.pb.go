@@ -23,6 +23,7 @@ const (
 	AdminService_UndrainUpstream_FullMethodName = "/retry.v1.AdminService/UndrainUpstream"
 	AdminService_SetKillSwitch_FullMethodName   = "/retry.v1.AdminService/SetKillSwitch"
 	AdminService_GetDrained_FullMethodName      = "/retry.v1.AdminService/GetDrained"
+	AdminService_Why_FullMethodName             = "/retry.v1.AdminService/Why"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -45,6 +46,8 @@ type AdminServiceClient interface {
 	SetKillSwitch(ctx context.Context, in *SetKillSwitchRequest, opts ...grpc.CallOption) (*SetKillSwitchResponse, error)
 	// GetDrained shows what is set.
 	GetDrained(ctx context.Context, in *GetDrainedRequest, opts ...grpc.CallOption) (*GetDrainedResponse, error)
+	// Why shows what was decided on a request: one of the latest 10000 decisions of this process.
+	Why(ctx context.Context, in *WhyRequest, opts ...grpc.CallOption) (*WhyResponse, error)
 }
 
 type adminServiceClient struct {
@@ -95,6 +98,16 @@ func (c *adminServiceClient) GetDrained(ctx context.Context, in *GetDrainedReque
 	return out, nil
 }
 
+func (c *adminServiceClient) Why(ctx context.Context, in *WhyRequest, opts ...grpc.CallOption) (*WhyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WhyResponse)
+	err := c.cc.Invoke(ctx, AdminService_Why_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -115,6 +128,8 @@ type AdminServiceServer interface {
 	SetKillSwitch(context.Context, *SetKillSwitchRequest) (*SetKillSwitchResponse, error)
 	// GetDrained shows what is set.
 	GetDrained(context.Context, *GetDrainedRequest) (*GetDrainedResponse, error)
+	// Why shows what was decided on a request: one of the latest 10000 decisions of this process.
+	Why(context.Context, *WhyRequest) (*WhyResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -136,6 +151,9 @@ func (UnimplementedAdminServiceServer) SetKillSwitch(context.Context, *SetKillSw
 }
 func (UnimplementedAdminServiceServer) GetDrained(context.Context, *GetDrainedRequest) (*GetDrainedResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetDrained not implemented")
+}
+func (UnimplementedAdminServiceServer) Why(context.Context, *WhyRequest) (*WhyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Why not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -230,6 +248,24 @@ func _AdminService_GetDrained_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_Why_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WhyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).Why(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_Why_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).Why(ctx, req.(*WhyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -252,6 +288,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetDrained",
 			Handler:    _AdminService_GetDrained_Handler,
+		},
+		{
+			MethodName: "Why",
+			Handler:    _AdminService_Why_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

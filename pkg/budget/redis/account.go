@@ -180,7 +180,7 @@ func (a *account) exchange(r *request) {
 	a.calls++
 	close(a.wake)
 	a.wake = make(chan struct{})
-	if a.waiting > 0 && !a.gone && a.core.worthAsking(recv) {
+	if !a.gone && a.core.lacks(recv, a.waiting) {
 		a.call(recv)
 	}
 	a.mu.Unlock()

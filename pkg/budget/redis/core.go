@@ -209,6 +209,12 @@ func (c *core) holds(now int64) (milli, reserve int64) {
 	return milli, reserve
 }
 
+// lacks reports whether waiting decisions need more than is here, and the server may have it.
+func (c *core) lacks(now, waiting int64) bool {
+	earned, reserve := c.pooled(now)
+	return waiting > earned+reserve && c.worthAsking(now)
+}
+
 // worthAsking reports whether the server may have a token, as far as is known: the answer that it has
 // none is believed for budget.EmptyFor, unless what it had left and what is pending here make one.
 func (c *core) worthAsking(now int64) bool {
@@ -260,19 +266,17 @@ func (c *core) plan(now int64, v view, waiting int64, all bool) *request {
 		c.inFlight = nil // dead, or for an epoch that has ended
 	}
 	r := &request{view: v, settings: c.settings, made: now, planned: now}
-	recent := c.recent(now)
-	if earned, reserve := c.pooled(now); all {
-		recent = 0
-	} else if waiting > 0 {
-		r.want = waiting + recent
-	} else {
-		r.want = max(recent-earned-reserve, 0)
+	needed := waiting + c.recent(now)
+	if all {
+		needed = 0
 	}
-	r.want = min(r.want, maxWant)
+	// One that cannot bring deposits asks for nothing either: the reserve is not to pay for what they can.
 	if v.fresh(now, c.interval()) {
+		earned, reserve := c.pooled(now)
+		r.want = min(max(needed-earned-reserve, 0), maxWant)
 		r.deposits = c.takePending(v)
 		if c.epoch == v.epoch {
-			r.returns = c.takeSurplus(now, recent)
+			r.returns = c.takeSurplus(now, needed)
 		}
 	}
 	if len(r.deposits)+len(r.returns) > 0 {

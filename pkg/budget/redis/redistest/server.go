@@ -102,11 +102,12 @@ func Start(t testing.TB, binary string, args ...string) *Server {
 	return s
 }
 
-// Restart starts the server anew, on the same port, with nothing in it. It must not be running.
-func (s *Server) Restart() {
+// Restart starts the server anew, on the same port, with what it saved, which is nothing by itself, and
+// with more arguments. It must not be running.
+func (s *Server) Restart(more ...string) {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.Address)
-	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir, "--loglevel", "warning"}, s.args...)
+	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir, "--loglevel", "warning"}, append(s.args, more...)...)
 	cmd := exec.Command(s.binary, args...)
 	s.output = &output{}
 	cmd.Stdout, cmd.Stderr = s.output, s.output

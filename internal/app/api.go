@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -165,4 +166,10 @@ func stopSoon(s *grpc.Server) {
 	late := time.AfterFunc(250*time.Millisecond, s.Stop)
 	s.GracefulStop()
 	late.Stop()
+}
+
+// shadows is the operator's choice of where to look only. An answer whose upstream is not known is acted
+// on unless all are shadowed.
+func (c *ServeCmd) shadows(upstream string) bool {
+	return c.ShadowAll || slices.Contains(c.Shadow, upstream)
 }

@@ -44,6 +44,8 @@ type ServeCmd struct {
 	DataPlane  string        `default:"127.0.0.1:9002" placeholder:"ADDR" help:"Where Envoy calls: HOST:PORT or unix:PATH."`
 	Admin      string        `default:"127.0.0.1:9003" placeholder:"ADDR" help:"Where /metrics, /healthz and the gRPC services of the operator are: HOST:PORT or unix:PATH."`
 	API        string        `placeholder:"ADDR" help:"Where programs without an Envoy ask (gRPC): HOST:PORT or unix:PATH. Off by default."`
+	Shadow     []string      `placeholder:"UPSTREAM" help:"Look and do not act: decide on this upstream's answers, count, log and enter into the ledger, and let Envoy's traffic pass as it is. May be repeated."`
+	ShadowAll  bool          `help:"The same for all upstreams."`
 	DrainTime  time.Duration `default:"10s" help:"At SIGTERM, how long a running wait may still go on."`
 	LedgerSize int           `default:"10000" placeholder:"N" help:"How many uncertain outcomes are kept, each about 1 KiB. When it is full, the first resolved makes room, else the oldest."`
 	EventLog   string        `placeholder:"FILE" help:"Append every deposit, grant and return of the retry budget, as NDJSON."`
@@ -132,6 +134,7 @@ func (c *ServeCmd) Run(ctx context.Context, out streams) error {
 		Budget:  tokens,
 		Drain:   drain,
 		Runtime: answers.switches.Runtime,
+		Shadow:  c.shadows,
 		Ledger:  answers.ledger,
 		Recent:  answers.recent,
 		Metrics: metrics,

@@ -16,7 +16,7 @@ const maxGrants = 1 << 16
 // Grants keeps the tokens that API callers hold, under names that cannot be guessed.
 type Grants struct {
 	mu    sync.Mutex
-	last  uint64 // from 1
+	last  uint64      // from 1
 	slots []keptGrant // maxGrants, from the first grant on
 }
 

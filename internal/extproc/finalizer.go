@@ -20,6 +20,9 @@ func (f *finalizer) handle(_ context.Context, req *extprocv3.ProcessingRequest) 
 	}
 	answer := evidence.NewHeaders(m.ResponseHeaders.GetHeaders())
 	failed := f.examine(evidence.FromOuter(answer, f.key(req)))
+	if f.server.shadows(failed.Cluster) {
+		return new(reply).toHeaders(), nil // the judge has watched it
+	}
 	d := failed.decide(f.server.random())
 	if d.Verdict == decision.Retry {
 		d = d.Deny(decision.ReasonRetryNotExecuted)

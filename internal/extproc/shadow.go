@@ -1,0 +1,18 @@
+package extproc
+
+import (
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"github.com/verdictproxy/verdict/internal/evidence"
+	"github.com/verdictproxy/verdict/pkg/decision"
+)
+
+// shadows reports whether decisions on an upstream's answers are only counted, logged and entered: no
+// token is taken, nothing waits, and the answer passes as if nobody had looked.
+func (s *Server) shadows(upstream string) bool { return s.Shadow != nil && s.Shadow(upstream) }
+
+// watch is what shadow mode does with a decision.
+func (s *Server) watch(f *failure, d decision.Decision, answer evidence.Headers) *extprocv3.ProcessingResponse {
+	s.observe(f, d)
+	return new(reply).withoutControl(answer).toHeaders()
+}

@@ -49,6 +49,7 @@ type ServeCmd struct {
 	DrainTime  time.Duration `default:"10s" help:"At SIGTERM, how long a running wait may still go on."`
 	LedgerSize int           `default:"10000" placeholder:"N" help:"How many uncertain outcomes are kept, each about 1 KiB. When it is full, the first resolved makes room, else the oldest."`
 	EventLog   string        `placeholder:"FILE" help:"Append every deposit, grant and return of the retry budget, as NDJSON."`
+	Pprof      bool          `help:"Serve Go's profiles at /debug/pprof/ of the admin listener."`
 	LogLevel   slog.Level    `default:"info" help:"debug, info, warn or error. debug shows every decision."`
 	LogFormat  string        `default:"text" enum:"text,json" help:"text or json."`
 }
@@ -152,7 +153,7 @@ func (c *ServeCmd) Run(ctx context.Context, out streams) error {
 	reflection.Register(server)
 
 	apiServer, adminGRPC := answers.server(healthy), answers.adminServer(healthy)
-	adminServer := withGRPC(adminGRPC, adminHandler(registry))
+	adminServer := withGRPC(adminGRPC, operatorHandler(adminHandler(registry), drain.State, c.Pprof))
 	broken := make(chan error, 3)
 	var serving sync.WaitGroup
 	defer serving.Wait()

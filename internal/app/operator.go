@@ -1,0 +1,31 @@
+package app
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+
+	"github.com/verdictproxy/verdict/pkg/decision"
+)
+
+// operatorHandler adds to the admin listener's pages /readyz, which is 503 from the moment on at which the
+// process drains, and, if asked for, Go's profiles.
+func operatorHandler(pages http.Handler, state func() decision.RuntimeState, profiles bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", pages)
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if state() != decision.RuntimeServing {
+			http.Error(w, "draining", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	if profiles {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}

@@ -31,15 +31,11 @@ func (r result) verdictWithReason() string {
 }
 
 func (r result) client() string {
-	return clientSaw(r.answer.Status, r.answer.Report().AmbiguityID != "", r.problem())
-}
-
-func clientSaw(status int, uncertain, problem bool) string {
-	text := fmt.Sprint(status)
-	if uncertain {
+	text := fmt.Sprint(r.answer.Status)
+	if r.answer.Report().AmbiguityID != "" {
 		text += ", outcome uncertain"
 	}
-	if problem {
+	if r.problem() {
 		text += " (problem+json)"
 	}
 	return text

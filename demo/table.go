@@ -31,11 +31,15 @@ func (r result) verdictWithReason() string {
 }
 
 func (r result) client() string {
-	text := fmt.Sprint(r.answer.Status)
-	if r.answer.Report().AmbiguityID != "" {
+	return clientSaw(r.answer.Status, r.answer.Report().AmbiguityID != "", r.problem())
+}
+
+func clientSaw(status int, uncertain, problem bool) string {
+	text := fmt.Sprint(status)
+	if uncertain {
 		text += ", outcome uncertain"
 	}
-	if r.problem() {
+	if problem {
 		text += " (problem+json)"
 	}
 	return text

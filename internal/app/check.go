@@ -34,6 +34,7 @@ func (c CheckCmd) Run(s streams) error {
 		}
 		if cfg != nil {
 			c.compare(s, cfg, report)
+			failed = c.drawnAlike(s, cfg, report) || failed
 		}
 	}
 	if failed {
@@ -45,6 +46,22 @@ func (c CheckCmd) Run(s streams) error {
 	}
 	_, err = s.out.Write(out)
 	return err
+}
+
+// drawnAlike reports whether attempts of one request may go to clusters for which different things are
+// declared: a second attempt of an operation that the first upstream honours a key for must not go to
+// one that does not.
+func (c CheckCmd) drawnAlike(s streams, cfg *config.Config, report envoycheck.Report) (differ bool) {
+	for _, split := range report.Splits {
+		for _, cluster := range split.Clusters {
+			if first := split.Clusters[0]; cfg.Upstream(cluster) != cfg.Upstream(first) {
+				fmt.Fprintf(s.err, "%s:%d:%d: error: weighted_clusters: %q and %q are not declared in the same entry of the configuration, and an attempt of one request may go to either\n",
+					c.Envoy, split.Line, split.Column, first, cluster)
+				differ = true
+			}
+		}
+	}
+	return differ
 }
 
 // compare warns of names in the configuration that Envoy does not have: a misspelt one declares

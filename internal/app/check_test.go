@@ -104,3 +104,24 @@ upstreams:
 		t.Errorf("exit code %d\n%s", code, errors)
 	}
 }
+
+func TestCheckWeightedClustersNeedOneDeclaration(t *testing.T) {
+	hop, err := os.ReadFile(hopYAML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	envoy := file(t, strings.Replace(string(hop), "route: {cluster: app, timeout: 1s}",
+		"route: {weighted_clusters: {clusters: [{name: app, weight: 1}, {name: app-h2, weight: 1}]}, timeout: 1s}", 1))
+	if code, _, errors := check(t, "--envoy", envoy); code != 0 || !strings.Contains(errors, "warning: weighted_clusters") {
+		t.Errorf("nothing declared: exit code %d\n%s", code, errors)
+	}
+	together := file(t, "upstreams: [{clusters: [app, app-h2], policy: {max_attempts: 2}}]\n")
+	if code, _, errors := check(t, together, "--envoy", envoy); code != 0 {
+		t.Errorf("declared together: exit code %d\n%s", code, errors)
+	}
+	apart := file(t, "upstreams: [{clusters: [app], policy: {max_attempts: 2}}]\n")
+	code, _, errors := check(t, apart, "--envoy", envoy)
+	if code != 1 || !strings.Contains(errors, `error: weighted_clusters: "app" and "app-h2" are not declared in the same entry`) {
+		t.Errorf("declared apart: exit code %d\n%s", code, errors)
+	}
+}

@@ -62,6 +62,15 @@ type Report struct {
 	// Upstreams are the clusters that the inner routes name, Operations what their metadata
 	// verdict:operation says: what Verdict's own configuration may speak of. Both sorted.
 	Upstreams, Operations []string
+	// Splits are the clusters that an inner route chooses among by chance.
+	Splits []Split
+}
+
+// Split is a place in the file where an inner route spreads its requests, and so the attempts of one
+// request, over several clusters.
+type Split struct {
+	Line, Column int // from 1
+	Clusters     []string
 }
 
 // Load checks the Envoy bootstrap at path, YAML or JSON. The error is about reading the file; what is
@@ -94,6 +103,7 @@ func Check(name string, data []byte) Report {
 		Findings:   slices.Compact(c.findings), // one part can be reached by several routes
 		Upstreams:  slices.Sorted(maps.Keys(c.upstreamNames)),
 		Operations: slices.Sorted(maps.Keys(c.operations)),
+		Splits:     c.splits,
 	}
 }
 
@@ -117,6 +127,7 @@ func parse(data []byte) (node, error) {
 
 // checker collects findings. The rules are methods; what they report is listed in rules.go.
 type checker struct {
+	splits   []Split
 	file     string
 	findings []Finding
 	clusters map[string]node

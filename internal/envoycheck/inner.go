@@ -121,6 +121,18 @@ func (c *checker) innerListener(hcm node) {
 	}
 }
 
+// drawn finds what makes Envoy choose a cluster or a route by chance.
+func (c *checker) drawn(r route) {
+	if split := r.action().get("weighted_clusters"); len(split.get("clusters").items()) > 1 {
+		names, _ := r.clusters()
+		c.splits = append(c.splits, Split{Line: split.yaml.Line, Column: split.yaml.Column, Clusters: names})
+		c.report(split, innerChance, "weighted_clusters")
+	}
+	if chance := r.route.get("match", "runtime_fraction"); chance.exists() {
+		c.report(chance, innerChance, "runtime_fraction")
+	}
+}
+
 // maxHeaders checks the common_http_protocol_options of a connection manager or a cluster.
 func (c *checker) maxHeaders(options, at node) {
 	n := options.get("common_http_protocol_options", "max_headers_count")
@@ -151,6 +163,7 @@ func (c *checker) innerRoutes(h *hop) {
 	}
 	for _, r := range h.routes {
 		c.overrides(r, h.filters)
+		c.drawn(r)
 		if !r.action().exists() {
 			continue
 		}

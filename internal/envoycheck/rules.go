@@ -98,6 +98,7 @@ var (
 	innerRetry    = falsifies("inner_retry", "a retry of the inner hop hides the attempts before the last, whose 0 bytes would prove that nothing was sent")
 	innerHedge    = falsifies("inner_hedge", "the inner hop would send copies of a request that nobody has judged")
 	innerRedirect = falsifies("inner_redirect", "a redirect followed by the inner hop hides that the first server has executed the request")
+	innerChance   = costs("inner_chance", "each attempt of a request draws anew, so what Verdict knows of one may not hold for the next; it needs the same declarations for all that may be drawn")
 	innerMirror   = falsifies("inner_mirror", "every attempt would be executed by the mirror too, unseen by the judge")
 	innerCount    = costs("inner_attempt_count", "router B overwrites x-envoy-attempt-count with 1: the upstream is told the same number on every attempt")
 	lateTimeout   = costs("late_timeout", "the timeout of an attempt must be clearly shorter than the deadline on router A, or router A answers first and nobody judges")

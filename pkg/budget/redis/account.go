@@ -13,6 +13,7 @@ import (
 // to the server at a time, and the decisions that wait for its reply.
 type account struct {
 	budget   *Budget
+	clock    func() int64
 	upstream string
 	shard    int
 	keys     []string
@@ -21,6 +22,9 @@ type account struct {
 	mu       sync.Mutex
 	gone     bool // evicted, or the budget is closed
 	settings budget.Settings
+	never    bool // of settings
+	free     bool // Unlimited
+	ratio    int64
 	core     core
 	pace     pace
 	calling  bool
@@ -56,64 +60,63 @@ func (a *account) Deposit(n int) {
 		a.again().Deposit(n)
 		return
 	}
-	a.deposit(n, a.settings)
+	a.deposit(n, a.ratio)
 	a.mu.Unlock()
 }
 
 // mostFirsts keeps the product with a ratio from overflowing.
 const mostFirsts = maxMilli / budget.Token
 
-func (a *account) deposit(n int, s budget.Settings) {
-	now := a.budget.clock()
+func (a *account) deposit(n int, ratio int64) {
+	now := a.clock()
 	a.touched = now
-	var milli int64
-	if !s.IsNever() && !s.IsUnlimited() {
-		milli = min(int64(n), mostFirsts) * int64(s.Ratio)
-	}
-	a.window.slot(now / a.core.width).firsts += min(int64(n), mostFirsts)
+	milli := min(int64(n), mostFirsts) * ratio
+	a.window.at(now).firsts += min(int64(n), mostFirsts)
 	if a.budget.log != nil {
 		a.record(now, budget.Event{Kind: budget.KindDeposit, Firsts: n, Milli: milli})
 	}
 	a.core.deposit(now, milli)
 }
 
-func (a *account) TryWithdraw(ctx context.Context) (budget.Grant, bool) {
+func (a *account) TryWithdraw(ctx context.Context) (g budget.Grant, ok bool) {
 	if !a.lock() {
 		return a.again().TryWithdraw(ctx)
 	}
-	defer a.mu.Unlock()
-	return a.withdraw(ctx)
+	ok = a.withdraw(ctx, &g)
+	a.mu.Unlock()
+	return g, ok
 }
 
 // withdraw takes a leased token; if there is none and the server may have one, it waits a moment for a
-// lease; if none comes, what was deposited here and not flushed pays.
-func (a *account) withdraw(ctx context.Context) (budget.Grant, bool) {
-	now := a.budget.clock()
+// lease; if none comes, what was deposited here and not flushed pays. The grant goes to g, since most
+// of the time that is left here would be spent on copying it.
+func (a *account) withdraw(ctx context.Context, g *budget.Grant) bool {
+	now := a.clock()
 	a.touched = now
-	if a.settings.IsUnlimited() {
-		return a.grant(now, token{source: budget.SourceUnlimited, deadline: now + a.core.interval()})
+	if t := a.core.spend(now); t != nil {
+		return a.grant(now, t, g)
 	}
-	if a.settings.IsNever() {
+	if a.free {
+		return a.grant(now, &token{source: budget.SourceUnlimited, deadline: now + a.core.interval()}, g)
+	}
+	if a.never {
 		return a.refuse(now)
-	}
-	if t, ok := a.core.spend(now); ok {
-		return a.grant(now, t)
 	}
 	for deadline := now + a.budget.wait; a.worthWaiting(now, deadline); {
 		if !a.await(ctx, time.Duration(deadline-now), 1) {
 			deadline = now
 		}
 		if a.gone {
-			return budget.Grant{}, false
+			return false
 		}
-		now = a.budget.clock()
-		if t, ok := a.core.spend(now); ok {
-			return a.grant(now, t)
+		now = a.clock()
+		if t := a.core.spend(now); t != nil {
+			return a.grant(now, t, g)
 		}
 	}
-	if t, ok := a.core.spendLocal(now); ok {
+	if t := a.core.spendLocal(now); t != nil {
 		a.budget.hooks.local()
-		return a.grant(now, t)
+		return a.grant(now, t, g)
 	}
 	return a.refuse(now)
 }
@@ -132,7 +135,7 @@ func (a *account) worthWaiting(now, deadline int64) bool {
 // many the caller hopes for.
 func (a *account) await(ctx context.Context, d time.Duration, tokens int64) bool {
 	a.waiting += tokens
-	a.call(a.budget.clock())
+	a.call(a.clock())
 	wake := a.wake
 	a.mu.Unlock()
 	timer := time.NewTimer(d)
@@ -166,9 +169,9 @@ func (a *account) call(now int64) {
 // exchange is one call: a request, and its reply or failure.
 func (a *account) exchange(r *request) {
 	b := a.budget
-	sent := b.clock()
+	sent := a.clock()
 	reply, err := b.server.exec(a.keys, r)
-	recv := b.clock()
+	recv := a.clock()
 	a.mu.Lock()
 	if err == nil {
 		a.core.onReply(sent, recv, reply, b.timeline.learn(a.shard, r.view, sent, recv, reply))
@@ -205,10 +208,10 @@ func (a *account) tick(now int64) {
 // probe asks whether the server is there, and brings nothing.
 func (a *account) probe() {
 	b := a.budget
-	r := &request{view: b.timeline.view(a.shard), settings: a.core.settings, planned: b.clock()}
-	sent := b.clock()
+	r := &request{view: b.timeline.view(a.shard), settings: a.core.settings, planned: a.clock()}
+	sent := a.clock()
 	reply, err := b.server.exec(a.keys, r)
-	recv := b.clock()
+	recv := a.clock()
 	if err == nil {
 		b.timeline.learn(a.shard, r.view, sent, recv, reply)
 	}
@@ -219,24 +222,25 @@ func (a *account) probe() {
 // The lowest bit of its ID tells a local token, the next eight the epoch of the lease.
 const idShift = 9
 
-func (a *account) grant(now int64, t token) (budget.Grant, bool) {
+func (a *account) grant(now int64, t *token, g *budget.Grant) bool {
 	a.lastID++
 	id := a.lastID<<idShift | uint64(t.epoch)<<1
 	if t.local {
 		id |= 1
 	}
-	g := budget.Grant{Issuer: a, ID: id, Source: t.source, Bucket: t.bucket, At: t.deadline}
-	a.window.slot(now/a.core.width).retries++
-	if a.budget.log != nil && a.recordToken(now, budget.KindGrant, g) != nil {
-		return budget.Grant{}, false
+	g.Issuer, g.ID, g.Source, g.Bucket, g.At = a, id, t.source, t.bucket, t.deadline
+	a.window.at(now).retries++
+	if a.budget.log != nil && a.recordToken(now, budget.KindGrant, *g) != nil {
+		*g = budget.Grant{}
+		return false
 	}
-	return g, true
+	return true
 }
 
-func (a *account) refuse(now int64) (budget.Grant, bool) {
+func (a *account) refuse(now int64) bool {
 	a.emptyUntil = now + int64(budget.EmptyFor)
-	a.window.slot(now/a.core.width).refused++
-	return budget.Grant{}, false
+	a.window.at(now).refused++
+	return false
 }
 
 func (a *account) Return(g budget.Grant) {
@@ -247,7 +251,7 @@ func (a *account) Return(g budget.Grant) {
 		return // of an evicted account everything has expired
 	}
 	defer a.mu.Unlock()
-	now := a.budget.clock()
+	now := a.clock()
 	a.touched = now
 	if _, twice := a.returned[g.ID]; twice || g.ID == 0 || g.ID>>idShift > a.lastID || g.At <= now {
 		return
@@ -256,7 +260,7 @@ func (a *account) Return(g budget.Grant) {
 		a.returned = make(map[uint64]int64)
 	}
 	a.returned[g.ID] = g.At
-	a.window.slot(now/a.core.width).retries--
+	a.window.at(now).retries--
 	if a.budget.log != nil {
 		_ = a.recordToken(now, budget.KindReturn, g)
 	}
@@ -274,8 +278,7 @@ func (a *account) Empty() bool {
 }
 
 func (a *account) empty() bool {
-	s := a.settings
-	return s.IsNever() || !s.IsUnlimited() && a.budget.clock() < a.emptyUntil
+	return a.never || !a.free && a.clock() < a.emptyUntil
 }
 
 func (a *account) State() budget.State {
@@ -292,16 +295,16 @@ func (a *account) refresh(d int64) {
 		return
 	}
 	defer a.mu.Unlock()
-	if a.settings.IsNever() || a.settings.IsUnlimited() {
+	if a.never || a.free {
 		return
 	}
 	enough := a.calls + 1
 	if a.calling {
 		enough++
 	}
-	deadline := a.budget.clock() + d
+	deadline := a.clock() + d
 	for !a.gone && a.calls < enough && !a.budget.down.Load() {
-		left := deadline - a.budget.clock()
+		left := deadline - a.clock()
 		if left <= 0 || !a.await(context.Background(), time.Duration(left), 0) {
 			return
 		}
@@ -314,10 +317,10 @@ func (a *account) look() (budget.State, bool) {
 		return budget.State{}, false
 	}
 	defer a.mu.Unlock()
-	now := a.budget.clock()
-	sum := a.window.sum(now / a.core.width)
+	now := a.clock()
+	sum := a.window.sum(now)
 	s := budget.State{Upstream: a.upstream, Settings: a.settings, Firsts: sum.firsts, Retries: sum.retries, Refused: sum.refused}
-	if a.settings.IsNever() || a.settings.IsUnlimited() {
+	if a.never || a.free {
 		return s, true
 	}
 	s.EarnedMilli, s.ReserveLeft = a.core.holds(now)
@@ -362,7 +365,7 @@ func (a *account) finish() {
 	if a.budget.down.Load() || len(a.core.pending)+len(a.core.pool) == 0 {
 		return
 	}
-	if r := a.core.plan(a.budget.clock(), a.budget.timeline.view(a.shard), 0, true); r != nil && r.sequence > 0 {
+	if r := a.core.plan(a.clock(), a.budget.timeline.view(a.shard), 0, true); r != nil && r.sequence > 0 {
 		a.budget.running.Go(func() { a.exchange(r) })
 	}
 }
@@ -373,8 +376,7 @@ func (a *account) change(s budget.Settings) {
 	if a.settings == s {
 		return
 	}
-	a.settings = s
-	next := a.budget.newCore(s)
+	next := a.adopt(s)
 	if next.width == a.core.width {
 		a.core.settings = next.settings
 		return
@@ -382,4 +384,23 @@ func (a *account) change(s budget.Settings) {
 	next.sequence = a.core.sequence + 1
 	next.epochs = a.core.epochs + 1 // older grants do not come back
 	a.core = next
+}
+
+// adopt puts settings in force, and returns the core that they would begin with.
+func (a *account) adopt(s budget.Settings) core {
+	a.settings, a.never, a.free, a.ratio = s, s.IsNever(), s.IsUnlimited(), ratioOf(s)
+	if a.never || a.free {
+		s = budget.Settings{Interval: budget.DefaultSettings().Interval}
+	}
+	c := newCore(s, a.budget.flush)
+	a.window = window{width: c.width}
+	return c
+}
+
+// ratioOf is what a first attempt earns, in milli-tokens.
+func ratioOf(s budget.Settings) int64 {
+	if s.IsNever() || s.IsUnlimited() {
+		return 0
+	}
+	return int64(s.Ratio)
 }

@@ -31,7 +31,7 @@ type core struct {
 		milli, reserve, at int64
 		known              bool
 	}
-	demand struct{ period, now, before int64 } // tokens granted in this period of hold, and in the one before
+	demand struct{ end, now, before int64 } // tokens granted in the period of hold that ends then, and in the one before
 }
 
 // A coin is what was deposited in one bucket's width, dated by its first deposit.
@@ -41,7 +41,7 @@ type coin struct{ at, milli int64 }
 const maxMilli = 1_000_000_000_000_000
 
 // maxWant bounds a lease.
-const maxWant = 100_000
+const maxWant = 1_000_000
 
 func newCore(s budget.Settings, hold int64) core {
 	return core{settings: s, width: int64(s.Interval) / budget.Buckets, hold: hold}
@@ -85,35 +85,26 @@ func (c *core) expire(now int64) {
 	}
 }
 
-// A token is what a grant is made of.
-type token struct {
-	source   budget.Source
-	local    bool  // of pending
-	bucket   int64 // of Redis; of a local one the instant of its oldest deposit
-	deadline int64
-	epoch    uint8
-}
-
-// spend takes a leased token.
-func (c *core) spend(now int64) (token, bool) {
+// spend takes a leased token; nil if there is none. It is not to be kept.
+func (c *core) spend(now int64) *token {
 	for i := range c.pool {
 		l := &c.pool[i]
 		if l.tokens > 0 && now < l.deadline {
 			l.tokens--
 			c.count(now)
-			return token{source: l.source, bucket: l.bucket, deadline: l.deadline, epoch: l.epoch}, true
+			return &l.token
 		}
 	}
-	return token{}, false
+	return nil
 }
 
-// spendLocal takes a token of deposits that were not flushed, the oldest first.
-func (c *core) spendLocal(now int64) (token, bool) {
+// spendLocal takes a token of deposits that were not flushed, the oldest first; nil if there is none.
+func (c *core) spendLocal(now int64) *token {
 	c.expire(now)
 	if c.pendingMilli() < budget.Token {
-		return token{}, false
+		return nil
 	}
-	t := token{source: budget.SourceEarned, local: true, bucket: c.pending[0].at, deadline: c.pending[0].at + c.interval()}
+	t := &token{source: budget.SourceEarned, local: true, bucket: c.pending[0].at, deadline: c.pending[0].at + c.interval()}
 	due := int64(budget.Token)
 	for due > 0 {
 		paid := min(c.pending[0].milli, due)
@@ -124,7 +115,7 @@ func (c *core) spendLocal(now int64) (token, bool) {
 		}
 	}
 	c.count(now)
-	return t, true
+	return t
 }
 
 func (c *core) count(now int64) {
@@ -133,12 +124,14 @@ func (c *core) count(now int64) {
 }
 
 func (c *core) turn(now int64) {
-	switch p := now / c.hold; {
-	case p == c.demand.period+1:
-		c.demand.period, c.demand.before, c.demand.now = p, c.demand.now, 0
-	case p > c.demand.period:
-		c.demand.period, c.demand.before, c.demand.now = p, 0, 0
+	if now < c.demand.end {
+		return
 	}
+	c.demand.before, c.demand.now = c.demand.now, 0
+	if now >= c.demand.end+c.hold {
+		c.demand.before = 0
+	}
+	c.demand.end = (now/c.hold + 1) * c.hold
 }
 
 // recent is how many tokens were granted in this period and the one before.
@@ -158,7 +151,7 @@ func (c *core) giveBack(t token) {
 		c.pending = slices.Insert(c.pending, i, coin{t.bucket, budget.Token})
 		return
 	}
-	c.put(lot{source: t.source, bucket: t.bucket, tokens: 1, deadline: t.deadline, epoch: t.epoch})
+	c.put(lot{t, 1})
 }
 
 func (c *core) put(l lot) {
@@ -166,7 +159,7 @@ func (c *core) put(l lot) {
 	for i < len(c.pool) && (c.pool[i].source < l.source || c.pool[i].source == l.source && c.pool[i].deadline < l.deadline) {
 		i++
 	}
-	if i < len(c.pool) && c.pool[i].source == l.source && c.pool[i].bucket == l.bucket && c.pool[i].deadline == l.deadline && c.pool[i].epoch == l.epoch {
+	if i < len(c.pool) && c.pool[i].token == l.token {
 		c.pool[i].tokens += l.tokens
 		return
 	}

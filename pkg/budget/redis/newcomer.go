@@ -33,13 +33,14 @@ func (n newcomer) Deposit(k int) {
 		return
 	}
 	defer a.mu.Unlock()
-	if a != n.budget.shared {
-		s = a.settings
+	ratio := a.ratio
+	if a == n.budget.shared {
+		ratio = ratioOf(s)
 	}
-	a.deposit(k, s)
+	a.deposit(k, ratio)
 }
 
-func (n newcomer) TryWithdraw(ctx context.Context) (budget.Grant, bool) {
+func (n newcomer) TryWithdraw(ctx context.Context) (g budget.Grant, ok bool) {
 	s := n.budget.settings(n.upstream)
 	a := n.lock()
 	if a == nil {
@@ -49,7 +50,8 @@ func (n newcomer) TryWithdraw(ctx context.Context) (budget.Grant, bool) {
 	if n.barred(a, s) {
 		return budget.Grant{}, false
 	}
-	return a.withdraw(ctx)
+	ok = a.withdraw(ctx, &g)
+	return g, ok
 }
 
 // barred: what lies in the shared account was earned by others.

@@ -145,19 +145,12 @@ func (b *Budget) open(upstream string, s budget.Settings) *account {
 	tag := b.prefix + "{" + strconv.Itoa(shard) + "}:"
 	name := url.QueryEscape(upstream)
 	a := &account{
-		budget: b, upstream: upstream, shard: shard, serial: b.serial, settings: s, wake: make(chan struct{}),
+		budget: b, clock: b.clock, upstream: upstream, shard: shard, serial: b.serial, wake: make(chan struct{}),
 		keys:    []string{tag + "account:" + name, tag + "epoch", tag + "sequence:" + b.process + ":" + name},
 		touched: b.now,
 	}
-	a.core = b.newCore(s)
+	a.core = a.adopt(s)
 	return a
-}
-
-func (b *Budget) newCore(s budget.Settings) core {
-	if s.IsNever() || s.IsUnlimited() {
-		s = budget.Settings{Interval: budget.DefaultSettings().Interval}
-	}
-	return newCore(s, b.flush)
 }
 
 // Account is documented at budget.Budget.

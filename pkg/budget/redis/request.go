@@ -11,13 +11,19 @@ import (
 // A deposit on its way: milli-tokens and the Redis time bucket they are dated in.
 type deposit struct{ bucket, milli int64 }
 
-// A lot is some tokens of one lease that are alike.
+// A token is what a grant is made of.
+type token struct {
+	source   budget.Source
+	local    bool  // of deposits that were not flushed
+	epoch    uint8 // core.epochs when it was leased
+	bucket   int64 // of Redis: of the oldest deposit, or of the end of a reserve lease's life; of a local one the instant of its oldest deposit
+	deadline int64 // monotonic: from here on it must not be spent
+}
+
+// A lot is some tokens that are alike.
 type lot struct {
-	source   budget.Source // earned or reserve
-	bucket   int64         // of Redis: of the oldest deposit; of the end of a reserve lease's life
-	tokens   int64
-	deadline int64 // monotonic: from here on they must not be spent
-	epoch    uint8 // core.epochs when they were leased
+	token
+	tokens int64
 }
 
 // A request is one flush.
@@ -94,7 +100,7 @@ func readReply(fields []any) (*reply, error) {
 		bad = fmt.Errorf("%w: epoch %q, time %d", errReply, r.epoch, r.time)
 	}
 	for i := 6; i < len(fields); i += 3 {
-		l := lot{bucket: number(i + 1), tokens: number(i + 2)}
+		l := lot{token{bucket: number(i + 1)}, number(i + 2)}
 		switch fields[i] {
 		case "e":
 			l.source = budget.SourceEarned

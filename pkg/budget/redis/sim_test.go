@@ -225,7 +225,7 @@ func (s *sim) write(p *proc, a *acct, e budget.Event) {
 
 // withdraw is what account.withdraw does, without a goroutine that waits.
 func (s *sim) withdraw(p *proc, a *acct) {
-	if t, ok := a.core.spend(s.now); ok {
+	if t := a.core.spend(s.now); t != nil {
 		s.grant(p, a, t)
 		return
 	}
@@ -240,7 +240,7 @@ func (s *sim) withdraw(p *proc, a *acct) {
 	s.when(p, simWait, func() {
 		if i := slices.Index(a.waiting, deadline); i >= 0 {
 			a.waiting = slices.Delete(a.waiting, i, i+1)
-			if t, ok := a.core.spend(s.now); ok {
+			if t := a.core.spend(s.now); t != nil {
 				s.grant(p, a, t)
 			} else {
 				s.settle(p, a)
@@ -250,7 +250,7 @@ func (s *sim) withdraw(p *proc, a *acct) {
 }
 
 func (s *sim) settle(p *proc, a *acct) {
-	if t, ok := a.core.spendLocal(s.now); ok {
+	if t := a.core.spendLocal(s.now); t != nil {
 		s.stats.Local++
 		s.grant(p, a, t)
 		return
@@ -258,12 +258,12 @@ func (s *sim) settle(p *proc, a *acct) {
 	s.stats.Refused++
 }
 
-func (s *sim) grant(p *proc, a *acct, t token) {
+func (s *sim) grant(p *proc, a *acct, t *token) {
 	s.serial++
 	s.stats.Grants++
 	id := strconv.Itoa(s.serial)
 	s.write(p, a, budget.Event{Kind: budget.KindGrant, Milli: budget.Token, Source: t.source, Grant: id})
-	p.held = append(p.held, heldGrant{a, t, id})
+	p.held = append(p.held, heldGrant{a, *t, id})
 }
 
 func (s *sim) giveBack(p *proc) {
@@ -339,8 +339,8 @@ func (s *sim) call(p *proc, a *acct) {
 		}
 		p.down = reply == nil
 		for len(a.waiting) > 0 {
-			t, ok := a.core.spend(s.now)
-			if !ok {
+			t := a.core.spend(s.now)
+			if t == nil {
 				break
 			}
 			a.waiting = a.waiting[1:]

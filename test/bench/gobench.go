@@ -102,7 +102,7 @@ func (b *bench) decide() {
 }
 
 func (b *bench) budget() {
-	f := b.goBench("pkg/budget/memory", "^Benchmark(TryWithdraw|TryWithdrawRatio|Upstreams)$", "100ms")
+	f := b.goBench("pkg/budget/memory", "^Benchmark(TryWithdraw|TryWithdrawRatio|Upstreams|Processors)$", "100ms")
 	worst := 0.0
 	fmt.Printf("%-20s %12s %12s  %-20s %12s\n", "path", "TryWithdraw", "rate.Allow", "ratio", "allocations")
 	for _, path := range []string{"granted-earned", "granted-reserve", "refused"} {
@@ -119,6 +119,9 @@ func (b *bench) budget() {
 	one := b.of(f, "Upstreams/goroutines=1/upstreams=1", "sec/op")
 	same := ratios(one, b.of(f, "Upstreams/goroutines=2/upstreams=1", "sec/op"))
 	two := ratios(one, b.of(f, "Upstreams/goroutines=2/upstreams=2", "sec/op"))
-	fmt.Printf("throughput of 2 goroutines over 1: on one upstream %s, on two %s\n", spread(same), spread(two))
+	nothing := ratios(b.of(f, "Processors/goroutines=1", "sec/op"), b.of(f, "Processors/goroutines=2", "sec/op"))
+	fmt.Printf("throughput of 2 goroutines over 1: on one upstream %s, on two %s, sharing nothing %s\n",
+		spread(same), spread(two), spread(nothing))
 	b.summary.atLeast("TryWithdraw: 2 goroutines on 2 upstreams over 1 on 1", 1.3, two, " x")
+	b.summary.inform("2 goroutines that share nothing over 1", spread(nothing)+", 2 where both processors are free")
 }

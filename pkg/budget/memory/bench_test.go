@@ -142,6 +142,24 @@ func BenchmarkUpstreams(b *testing.B) {
 	}
 }
 
+// The same of goroutines that share nothing: how much of a second processor is to be had now.
+func BenchmarkProcessors(b *testing.B) {
+	for _, goroutines := range []int{1, 2} {
+		b.Run("goroutines="+strconv.Itoa(goroutines), func(b *testing.B) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(goroutines))
+			b.RunParallel(func(pb *testing.PB) {
+				x := uint64(1)
+				for pb.Next() {
+					for range 50 {
+						x ^= x<<13 ^ x>>7
+					}
+				}
+				runtime.KeepAlive(x)
+			})
+		})
+	}
+}
+
 // Resolving a handle, as a stream does once for every decision.
 func BenchmarkAccount(b *testing.B) {
 	bud := New(nil, Options{})

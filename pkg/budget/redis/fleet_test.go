@@ -34,6 +34,7 @@ const memberEnv = "VERDICT_BUDGET_TEST_MEMBER"
 // A member is what one process of a fleet is told to be.
 type member struct {
 	Address  string
+	Sentinel string // finds the server instead
 	Prefix   string
 	Log      string // file
 	Name     string
@@ -61,9 +62,13 @@ func (m member) run() error {
 		return err
 	}
 	defer f.Close()
-	b, err := New(same(m.Settings), Options{
+	o := Options{
 		Addresses: []string{m.Address}, Prefix: m.Prefix, Clock: machineClock, Log: budget.NewEventLog(f, m.Name, nil),
-	})
+	}
+	if m.Sentinel != "" {
+		o.Addresses, o.SentinelMaster = []string{m.Sentinel}, "m"
+	}
+	b, err := New(same(m.Settings), o)
 	if err != nil {
 		return err
 	}
@@ -115,6 +120,7 @@ type fleet struct {
 	dir      string
 	server   *redistest.Server
 	proxy    *proxy
+	sentinel string
 	settings budget.Settings
 	accounts int
 	run      time.Duration
@@ -132,7 +138,7 @@ func (f *fleet) spawn(run time.Duration, load time.Duration, failing float64) *e
 		address = f.proxy.address()
 	}
 	text, err := json.Marshal(member{
-		Address: address, Prefix: "fleet:", Log: filepath.Join(f.dir, name), Name: name, Seed: f.rnd.Uint64(),
+		Address: address, Sentinel: f.sentinel, Prefix: "fleet:", Log: filepath.Join(f.dir, name), Name: name, Seed: f.rnd.Uint64(),
 		Settings: f.settings, Accounts: f.accounts, Load: load, Failing: failing, Run: run,
 	})
 	if err != nil {
@@ -259,8 +265,10 @@ func TestFleet(t *testing.T) {
 	}
 }
 
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 3)) }
+
 func newFleet(t *testing.T, seed uint64, binary string) *fleet {
-	r := rand.New(rand.NewPCG(seed, 3))
+	r := newRand(seed)
 	f := &fleet{T: t, rnd: r, dir: t.TempDir(), accounts: 1 + r.IntN(2), run: 5 * time.Second}
 	f.settings = budget.Settings{Ratio: pick(r, 0, 200, 200, 1000, r.IntN(1001)), Reserve: pick(r, 0, 5, 20, 50), Interval: time.Second}
 	f.server = redistest.Start(t, binary)

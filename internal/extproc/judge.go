@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"context"
+	"io"
 	"time"
 
 	extprocfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -18,10 +19,12 @@ import (
 // the whole body, and waits once that is there.
 type judge struct {
 	*call
-	// pending is the failure whose body was asked for, and when its headers came.
-	pending *failure
-	since   time.Time
-	answer  evidence.Headers
+	// pending is the failure whose body was asked for, and when its headers came. tooLarge is what
+	// was decided for the case that the body does not come whole.
+	pending  *failure
+	since    time.Time
+	tooLarge decision.Decision
+	answer   evidence.Headers
 }
 
 func (j *judge) handle(ctx context.Context, req *extprocv3.ProcessingRequest) (*extprocv3.ProcessingResponse, error) {
@@ -51,26 +54,32 @@ func (j *judge) headers(ctx context.Context, h *extprocv3.HttpHeaders, key strin
 		return j.final(f, d).toHeaders(), nil
 	}
 	if !f.LocalReply && !h.GetEndOfStream() {
-		j.pending, j.since = f, time.Now()
-		return j.askForBody(), nil
+		return j.askForBody(f, d), nil
 	}
 	return j.retry(ctx, f, d, (*reply).toHeaders)
 }
 
 // body decides anew once the error body is there: time has passed, and the budget and the draining
-// may have changed. A body that is not whole would hold the upstream's connection during the wait.
+// may have changed.
+//
+// A body that is not whole would hold the upstream's connection during the wait. What was said with
+// the question for it holds then, and the stream ends instead of an answer: Envoy (1.40, ext_proc,
+// BUFFERED_PARTIAL) forgets the end of a body that has come, without a byte, while it waits for the
+// answer to a part. The client would wait for that end until the deadline, or the next request on the
+// connection between the hops would get no answer. When the stream ends it forgets nothing.
 func (j *judge) body(ctx context.Context, b *extprocv3.HttpBody) (*extprocv3.ProcessingResponse, error) {
 	f := j.pending
 	j.pending = nil
+	if !b.GetEndOfStream() {
+		j.final(f, j.tooLarge)
+		return nil, io.EOF
+	}
 	f.facts.Remaining -= time.Since(j.since)
 	f.facts.Runtime = j.server.runtime(f.Cluster)
 	if f.account.Empty() {
 		f.facts.Budget = decision.BudgetEmpty
 	}
 	d := j.decide(f)
-	if d.Verdict == decision.Retry && !b.GetEndOfStream() {
-		d = d.Deny(decision.ReasonErrorBodyTooLarge)
-	}
 	if d.Verdict != decision.Retry {
 		return j.final(f, d).toBody(), nil
 	}
@@ -146,9 +155,15 @@ func (j *judge) final(f *failure, d decision.Decision) *reply {
 	return r.withoutControl(j.answer)
 }
 
-// askForBody lets Envoy collect the error body, up to its buffer limit, before it asks again.
-func (j *judge) askForBody() *extprocv3.ProcessingResponse {
-	resp := new(reply).withoutControl(j.answer).toHeaders()
+// askForBody lets Envoy collect the error body, up to its buffer limit, before it asks again. The
+// report that goes with it holds until there is a later one.
+func (j *judge) askForBody(f *failure, d decision.Decision) *extprocv3.ProcessingResponse {
+	j.pending, j.since, j.tooLarge = f, time.Now(), d.Deny(decision.ReasonErrorBodyTooLarge)
+	r := newReply(f, j.tooLarge)
+	if !r.fits(j.answer, j.limits.maxHeaders) {
+		r = new(reply)
+	}
+	resp := r.withoutControl(j.answer).toHeaders()
 	resp.ModeOverride = &extprocfilterv3.ProcessingMode{
 		ResponseHeaderMode: extprocfilterv3.ProcessingMode_SEND,
 		ResponseBodyMode:   extprocfilterv3.ProcessingMode_BUFFERED_PARTIAL,

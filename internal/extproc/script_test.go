@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -163,6 +164,9 @@ func (l *lab) budget(t *testing.T) string {
 
 // describe says what an answer means to Envoy.
 func describe(a answer) string {
+	if a.err == io.EOF {
+		return "the stream ends"
+	}
 	if a.err != nil {
 		return status.Code(a.err).String() + ": " + status.Convert(a.err).Message()
 	}

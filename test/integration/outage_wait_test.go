@@ -10,7 +10,8 @@ import (
 )
 
 // An outageWait is a failed answer that Verdict holds, in one of the phases. It is the upstream's own,
-// which nobody labels, or Envoy's own, which Envoy labels where nobody has judged it.
+// which nobody labels unless the judge has asked for its body, or Envoy's own, which Envoy labels where
+// nobody has judged it.
 type outageWait struct {
 	name    string
 	request stack.Request
@@ -28,10 +29,10 @@ func outageWaits(s *stack.Stack, retryAfter string) []*outageWait {
 		{name: "on the headers, h2", request: posting("429 body=0 retry-after=" + retryAfter + ", ok"), status: 429},
 		{name: "on Envoy's own answer", request: stack.Request{Method: "POST", Host: "closed.example", Body: "pay"}, status: 503,
 			body: "upstream connect error or disconnect/reset before headers", report: envoysWord},
-		{name: "on the body", request: posting("429 body=100000 retry-after=" + retryAfter + ", ok"), status: 429, body: string(upstream.Body(100_000))},
-		{name: "on the body, h2", request: posting("429 body=100000 retry-after=" + retryAfter + ", ok"), status: 429, body: string(upstream.Body(100_000))},
+		{name: "on the body", request: posting("429 body=100000 retry-after=" + retryAfter + ", ok"), status: 429, body: string(upstream.Body(100_000)), report: errorBodyTooLarge},
+		{name: "on the body, h2", request: posting("429 body=100000 retry-after=" + retryAfter + ", ok"), status: 429, body: string(upstream.Body(100_000)), report: errorBodyTooLarge},
 		{name: "while the body arrives", request: posting("slow-body:429 body=1000 hold=700ms retry-after=" + retryAfter + ", ok"), status: 429,
-			body: string(upstream.Body(1000)), collecting: true},
+			body: string(upstream.Body(1000)), report: errorBodyTooLarge, collecting: true},
 	}
 	for _, w := range waits {
 		w.request.ID = s.NewID()

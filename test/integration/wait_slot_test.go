@@ -95,12 +95,16 @@ func (c *slotCase) play(t *testing.T, s *stack.Stack) {
 	waiting.Wait()
 }
 
+// errorBodyTooLarge is what the judge says when it asks for the body of a 429. It holds where it says
+// nothing more.
+var errorBodyTooLarge = stack.Report{Verdict: "denied", Reason: "error_body_too_large", Evidence: "RESPONSE_RECEIVED", Execution: "NOT_EXECUTED", Attempts: "1"}
+
 func wantTooLarge(t *testing.T, s *stack.Stack, a stack.Answer, size int) {
 	t.Helper()
 	if a.Status != 429 || a.Body != string(upstream.Body(size)) {
 		t.Errorf("status %d, %d bytes of body, want 429 and the upstream's %d", a.Status, len(a.Body), size)
 	}
-	wantReport(t, a, stack.Report{Verdict: "denied", Reason: "error_body_too_large", Evidence: "RESPONSE_RECEIVED", Execution: "NOT_EXECUTED", Attempts: "1"})
+	wantReport(t, a, errorBodyTooLarge)
 	wantHits(t, s, a, 1, 0)
 }
 

@@ -4,6 +4,7 @@ package redistest
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -86,12 +87,7 @@ type Server struct {
 // when the test ends.
 func Start(t testing.TB, binary string, args ...string) *Server {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Server{Address: l.Addr().String(), t: t, binary: binary, dir: t.TempDir(), args: args}
-	l.Close()
+	s := &Server{Address: freePort(t), t: t, binary: binary, dir: t.TempDir(), args: args}
 	s.Restart()
 	t.Cleanup(func() {
 		s.Kill()
@@ -100,6 +96,21 @@ func Start(t testing.TB, binary string, args ...string) *Server {
 		}
 	})
 	return s
+}
+
+// freePort is below the ports that the kernel gives to outgoing connections, so that it stays free while
+// a server is restarted.
+func freePort(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(22_000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no free port")
+	return ""
 }
 
 // Restart starts the server anew, on the same port, with what it saved, which is nothing by itself, and
@@ -128,10 +139,15 @@ func (s *Server) Restart(more ...string) {
 	s.mu.Lock()
 	s.cmd, s.stopped = cmd, stopped
 	s.mu.Unlock()
-	for range 500 {
+	for range 2000 {
 		if c, err := net.DialTimeout("tcp", s.Address, time.Second); err == nil {
 			c.Close()
 			return
+		}
+		select {
+		case <-stopped:
+			s.t.Fatalf("%s has ended:\n%s", s.binary, s.output)
+		default:
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

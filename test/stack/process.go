@@ -57,6 +57,25 @@ func (p *process) signal(sig syscall.Signal, expected bool) error {
 	return nil
 }
 
+// halted is nil once every thread has obeyed SIGSTOP.
+func (p *process) halted() error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+	if err != nil || len(threads) == 0 {
+		return fmt.Errorf("%s has no threads to look at: %w", p.name, err)
+	}
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		if err != nil {
+			return err
+		}
+		// The state follows the name, which stands in parentheses and may contain anything.
+		if i := bytes.LastIndexByte(stat, ')'); i < 0 || !bytes.HasPrefix(stat[i+1:], []byte(" T")) {
+			return fmt.Errorf("%s still runs", p.name)
+		}
+	}
+	return nil
+}
+
 func (p *process) ended() bool {
 	select {
 	case <-p.done:

@@ -109,8 +109,16 @@ func (s *Stack) KillService(i int) {
 	}
 }
 
-// StopService halts the i-th replica by SIGSTOP: it hangs, and its connections stay.
-func (s *Stack) StopService(i int) { s.t.Helper(); s.signal(i, syscall.SIGSTOP) }
+// StopService halts the i-th replica by SIGSTOP: it hangs, and its connections stay. It returns once
+// every thread has halted: on a busy machine some run on for a while after the signal was sent.
+func (s *Stack) StopService(i int) {
+	s.t.Helper()
+	s.signal(i, syscall.SIGSTOP)
+	p := s.running(i)
+	if err := poll(10*time.Second, p, p.halted); err != nil {
+		s.t.Fatalf("stack: %v", err)
+	}
+}
 
 // ContinueService ends StopService.
 func (s *Stack) ContinueService(i int) { s.t.Helper(); s.signal(i, syscall.SIGCONT) }

@@ -98,8 +98,9 @@ func (t *timeline) learn(shard int, v view, sent, recv int64, r *reply) (stepped
 	}
 	s := &t.shard[shard]
 	s.epoch = r.epoch
-	if r.since == r.time || stepped && r.since > v.anchor.high(recv)+stepMargin {
-		s.reset = false // it began after the step
+	if r.since == r.time {
+		// It began by this request. One that somebody else began may lie between two steps.
+		s.reset = false
 	}
 	return stepped
 }

@@ -45,6 +45,9 @@ func (h Headers) Has(key string) bool {
 	return false
 }
 
+// ContentLength is how long the body is said to be, or -1 where that is not said, or not clearly.
+func (h Headers) ContentLength() int64 { return parseCount(h.value(headerLength)) }
+
 // one returns the value of a header of which there must be exactly one line.
 func (h Headers) one(key string) (string, bool) {
 	value, found := "", false

@@ -113,6 +113,7 @@ const (
 	headerDate        = "date"
 	headerGRPCStatus  = "grpc-status"
 	headerContentType = "content-type"
+	headerLength      = "content-length"
 	// HeaderRateLimited makes router A refuse to retry; the judge removes it when it says retry.
 	HeaderRateLimited = "x-envoy-ratelimited"
 )

@@ -19,12 +19,12 @@ import (
 // the whole body, and waits once that is there.
 type judge struct {
 	*call
-	// pending is the failure whose body was asked for, and when its headers came. tooLarge is what
-	// was decided for the case that the body does not come whole.
-	pending  *failure
-	since    time.Time
-	tooLarge decision.Decision
-	answer   evidence.Headers
+	// pending is the failure whose body was asked for, and when its headers came. unsaid is what holds
+	// of it where nothing more is said.
+	pending *failure
+	since   time.Time
+	unsaid  decision.Decision
+	answer  evidence.Headers
 }
 
 func (j *judge) handle(ctx context.Context, req *extprocv3.ProcessingRequest) (*extprocv3.ProcessingResponse, error) {
@@ -71,7 +71,7 @@ func (j *judge) body(ctx context.Context, b *extprocv3.HttpBody) (*extprocv3.Pro
 	f := j.pending
 	j.pending = nil
 	if !b.GetEndOfStream() {
-		j.final(f, j.tooLarge)
+		j.final(f, j.unsaid)
 		return nil, io.EOF
 	}
 	f.facts.Remaining -= time.Since(j.since)
@@ -155,11 +155,20 @@ func (j *judge) final(f *failure, d decision.Decision) *reply {
 	return r.withoutControl(j.answer)
 }
 
+// smallBody is collected whole by every buffer limit in use (Envoy's default is 1 MiB; its guide for
+// edge proxies says 32 KiB): an answer of so few bytes that the judge has no more to say about was not
+// too large, the judge was given up.
+const smallBody = 32 << 10
+
 // askForBody lets Envoy collect the error body, up to its buffer limit, before it asks again. The
-// report that goes with it holds until there is a later one.
+// report that goes with it holds where nothing more is said.
 func (j *judge) askForBody(f *failure, d decision.Decision) *extprocv3.ProcessingResponse {
-	j.pending, j.since, j.tooLarge = f, time.Now(), d.Deny(decision.ReasonErrorBodyTooLarge)
-	r := newReply(f, j.tooLarge)
+	reason := decision.ReasonErrorBodyTooLarge
+	if n := j.answer.ContentLength(); n >= 0 && n <= smallBody {
+		reason = decision.ReasonRetryNotExecuted
+	}
+	j.pending, j.since, j.unsaid = f, time.Now(), d.Deny(reason)
+	r := newReply(f, j.unsaid)
 	if !r.fits(j.answer, j.limits.maxHeaders) {
 		r = new(reply)
 	}

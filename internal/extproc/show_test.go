@@ -30,6 +30,7 @@ func showHeaders(args []string) *extprocv3.ProcessingRequest {
 	add(":status", v["status"])
 	add("grpc-status", v["grpc"])
 	add("content-type", v["type"])
+	add("content-length", v["body"])
 	add("retry-after", v["retry-after"])
 	add(evidence.Control, v["control"])
 	add("x-envoy-ratelimited", v["ratelimited"])

@@ -13,10 +13,7 @@ import (
 // replicas behind one Envoy, and two Envoys with a Verdict each, on one Redis.
 func TestRedisOneBudget(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ stacks, replicas int }{
-		"two replicas behind one Envoy": {1, 2},
-		"two Envoys":                    {2, 1},
-	} {
+	for name, c := range redisTopologies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			log := newEventLog(t)

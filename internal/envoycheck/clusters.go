@@ -84,6 +84,10 @@ func (c *checker) connection(entry node, inner *hop) {
 			c.report(n.or(side.options).or(side.at), noTrailers, "enable_trailers is not true")
 		}
 	}
+	kept := options.get("common_http_protocol_options", "max_requests_per_connection").or(entry.get("max_requests_per_connection"))
+	if n, ok := kept.number(); !ok || n != 1 {
+		c.report(kept.or(options).or(entry), keptConnection, "max_requests_per_connection of cluster %s is not 1", entry.get("name").text())
+	}
 	idle := options.get("common_http_protocol_options", "idle_timeout")
 	if ours, theirs := idleTimeout(idle), idleTimeout(inner.hcm.get("common_http_protocol_options", "idle_timeout")); ours >= theirs {
 		c.report(idle.or(options).or(entry), lateIdle, "idle_timeout of cluster %s is not shorter than the inner hop's", entry.get("name").text())

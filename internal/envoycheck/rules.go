@@ -87,6 +87,7 @@ var (
 	unknownAddress   = falsifies("internal_address", "without internal_address_config for 0.0.0.0/0 and ::/0 the inner hop drops x-envoy-expected-rq-timeout-ms, and no deadline is known")
 	sharedConnection = falsifies("shared_connection", "requests that share a connection share their fate: clients that leave early, or one malformed message, end those of others, slow readers stall them, and a long answer to an unfinished upload is cut; HTTP/1.1 gives each a connection: explicit_http_config {http_protocol_options: {enable_trailers: true}}")
 	noTrailers       = falsifies("trailers", "trailers would be lost, and with them the status of gRPC: http_protocol_options {enable_trailers: true} on both sides")
+	keptConnection   = falsifies("kept_connection", "to router A an answer ends with its announced length, to the inner hop with its stream, and the next request on the connection would wait for the difference")
 	lateIdle         = costs("idle_timeout", "the inner hop could close an idle connection that router A has just chosen for a request")
 	headerCount      = costs("headers_count", "a message near the limit of 100 headers would have no room for Verdict's: common_http_protocol_options {max_headers_count: 200}")
 	refusedUpgrade   = costs("refused_upgrade", "the inner hop refuses an upgrade that the outer one accepts")

@@ -41,6 +41,7 @@ func TestTrapCheck(t *testing.T) {
 		{"trailers", "error", "", []stack.Patch{withoutTrailers}},
 		{"trailers", "error", "", []stack.Patch{trailersIgnored}},
 		{"idle_timeout", "warning", "", []stack.Patch{hundredBack}},
+		{"kept_connection", "error", "", []stack.Patch{keptConnections}},
 		{"refused_upgrade", "warning", "websocket", []stack.Patch{withoutUpgrades}},
 		{"headers_count", "warning", "", []stack.Patch{hundredBack}},
 		{"headers_count", "warning", "", []stack.Patch{hundredIn}},

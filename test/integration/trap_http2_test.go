@@ -9,6 +9,7 @@ import (
 // http2Hops lets all requests share one HTTP/2 connection between the hops, with Envoy's own settings.
 var http2Hops = stack.NewPatch("HTTP/2 between the hops",
 	stack.Set(stack.HTTPOptions("attempts")+"/explicit_http_config", "{http2_protocol_options: {}}"),
+	stack.Remove(stack.HTTPOptions("attempts")+"/common_http_protocol_options/max_requests_per_connection"),
 	stack.Set(stack.HCM("attempts")+"/codec_type", "AUTO"))
 
 var (

@@ -18,6 +18,7 @@ type BudgetCmd struct {
 	Watch    BudgetWatchCmd    `cmd:"" help:"Show accounts whenever they change."`
 	Deposit  BudgetDepositCmd  `cmd:"" help:"Pay in for first attempts."`
 	Withdraw BudgetWithdrawCmd `cmd:"" help:"Take one token; exit code 1 if there is none."`
+	Drain    DrainCmd          `cmd:"" help:"Grant nothing more towards upstreams; the same as extproc drain."`
 }
 
 type (

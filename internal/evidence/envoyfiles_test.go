@@ -157,7 +157,12 @@ func TestNamesMatchEnvoyFiles(t *testing.T) {
 			t.Errorf("%s is written by\n%s\nand read as\n%s", name, got, want)
 		}
 	}
-	if !f.attributes["request.headers['idempotency-key']"] || len(f.attributes) != 1 {
+	for _, name := range append([]string{"idempotency-key"}, methodOverrides...) {
+		if !f.attributes["request.headers['"+name+"']"] {
+			t.Errorf("no attribute for the request header %s", name)
+		}
+	}
+	if len(f.attributes) != 1+len(methodOverrides) {
 		t.Errorf("attributes %v", slices.Collect(maps.Keys(f.attributes)))
 	}
 	if !f.operations {

@@ -20,6 +20,18 @@ func KeyAttribute(attributes map[string]*structpb.Struct, keyHeader string) stri
 	return attributes[attributesBundle].GetFields()["request.headers['"+keyHeader+"']"].GetStringValue()
 }
 
+// OverrideAttribute reports whether Envoy's attributes show a method-override header. The fact header
+// shows the first line only, and an empty one would hide a second.
+func OverrideAttribute(attributes map[string]*structpb.Struct) bool {
+	fields := attributes[attributesBundle].GetFields()
+	for _, name := range methodOverrides {
+		if _, ok := fields["request.headers['"+name+"']"]; ok {
+			return true
+		}
+	}
+	return false
+}
+
 // Exchange gathers what a plain ext_proc stream tells of one request and its answer. No attribute of
 // Envoy proves NOT_SENT by a value that is present, so a plain stream never has that evidence.
 type Exchange struct {

@@ -114,6 +114,26 @@ func TestExchangeAttributes(t *testing.T) {
 	}
 }
 
+func TestOverrideAttribute(t *testing.T) {
+	for _, test := range []struct {
+		fields map[string]any
+		want   bool
+	}{
+		{nil, false},
+		{map[string]any{"request.headers['idempotency-key']": "k"}, false},
+		{map[string]any{"request.headers['x-http-method-override']": ",POST"}, true},
+		{map[string]any{"request.headers['x-http-method']": ""}, true},
+		{map[string]any{"request.headers['x-method-override']": "-"}, true},
+	} {
+		if got := OverrideAttribute(attributes(t, test.fields)); got != test.want {
+			t.Errorf("%v: %v", test.fields, got)
+		}
+	}
+	if OverrideAttribute(nil) {
+		t.Error("no attributes at all: an override")
+	}
+}
+
 func TestKeyAttribute(t *testing.T) {
 	both := attributes(t, map[string]any{"request.headers['idempotency-key']": "k1,k2", "request.headers['x']": 1.0})
 	for key, want := range map[string]string{"idempotency-key": "k1,k2", "x": "", "y": "", "": "", "'] + ['": ""} {

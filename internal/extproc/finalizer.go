@@ -19,7 +19,9 @@ func (f *finalizer) handle(_ context.Context, req *extprocv3.ProcessingRequest) 
 		return f.bodies.passOn(req)
 	}
 	answer := evidence.NewHeaders(m.ResponseHeaders.GetHeaders())
-	failed := f.examine(evidence.FromOuter(answer, f.key(req)))
+	attempt := evidence.FromOuter(answer, f.key(req))
+	attempt.Override = attempt.Override || evidence.OverrideAttribute(req.GetAttributes())
+	failed := f.examine(attempt)
 	if f.server.shadows(failed.Cluster) {
 		return new(reply).toHeaders(), nil // the judge has watched it
 	}

@@ -30,7 +30,7 @@ type judge struct {
 func (j *judge) handle(ctx context.Context, req *extprocv3.ProcessingRequest) (*extprocv3.ProcessingResponse, error) {
 	switch m := req.GetRequest().(type) {
 	case *extprocv3.ProcessingRequest_ResponseHeaders:
-		return j.headers(ctx, m.ResponseHeaders, j.key(req))
+		return j.headers(ctx, m.ResponseHeaders, j.key(req), evidence.OverrideAttribute(req.GetAttributes()))
 	case *extprocv3.ProcessingRequest_ResponseBody:
 		if j.pending != nil {
 			return j.body(ctx, m.ResponseBody)
@@ -39,9 +39,10 @@ func (j *judge) handle(ctx context.Context, req *extprocv3.ProcessingRequest) (*
 	return j.bodies.passOn(req)
 }
 
-func (j *judge) headers(ctx context.Context, h *extprocv3.HttpHeaders, key string) (*extprocv3.ProcessingResponse, error) {
+func (j *judge) headers(ctx context.Context, h *extprocv3.HttpHeaders, key string, overridden bool) (*extprocv3.ProcessingResponse, error) {
 	j.answer = evidence.NewHeaders(h.GetHeaders())
 	attempt := evidence.FromFacts(j.answer, key)
+	attempt.Override = attempt.Override || overridden
 	if !attempt.Known {
 		j.server.Metrics.FactsMissing.Inc()
 	}
@@ -122,6 +123,11 @@ func (j *judge) retry(ctx context.Context, f *failure, d decision.Decision, to f
 		j.server.Metrics.WaitsAbandoned.Inc()
 		return nil, nil
 	case waitDrained:
+		f.account.Return(grant)
+		return to(j.final(f, d.Deny(decision.ReasonRuntimeDraining))), nil
+	}
+	if j.server.Runtime != nil && j.server.Runtime(f.Cluster) != decision.RuntimeServing {
+		// Drained by hand meanwhile. A process that shuts down lets its waits run on.
 		f.account.Return(grant)
 		return to(j.final(f, d.Deny(decision.ReasonRuntimeDraining))), nil
 	}

@@ -86,6 +86,9 @@ func TestIdempotencyDeclared(t *testing.T) {
 		{"X-HTTP-Method-Override", "app", "/keyed", override("x-http-method-override"), once},
 		{"X-HTTP-Method", "app", "/keyed", override("x-http-method"), once},
 		{"X-Method-Override", "app", "/keyed", override("x-method-override"), once},
+		{"an override behind an empty one", "app", "/keyed", append(key("k"), "x-http-method-override:", "x-http-method: POST"), once},
+		{"two lines of an override, the first empty", "app", "/keyed", append(key("k"), "x-http-method-override:", "x-http-method-override: DELETE"), once},
+		{"two lines of an override, the first a dash", "app", "/keyed", append(key("k"), "x-method-override: -", "x-method-override: DELETE"), once},
 
 		{"pattern", "app", "/loose/1", nil, thrice},
 		{"pattern, another spelling that Envoy normalizes", "app", "//loose/%31", nil, thrice},

@@ -110,6 +110,7 @@ func (c *checker) routerA(r route) {
 	if n := r.effective("hedge_policy"); isSet(n) {
 		c.report(n, hedging, "hedge_policy")
 	}
+	c.forbid(r.action(), outerRedirect, "internal_redirect_policy")
 	if !r.host.get("include_request_attempt_count").isTrue() {
 		c.report(r.host, noAttemptCount, "include_request_attempt_count is not true")
 	}

@@ -40,6 +40,7 @@ var (
 var (
 	retryOn         = falsifies("retry_on", "router A must send again exactly what the judge says, whatever the status: `retry_on: retriable-headers` alone, with `retriable_headers: [{name: x-verdict-control, string_match: {exact: retry}}]`")
 	hedging         = falsifies("hedging", "router A would send copies of a request that nobody has judged")
+	outerRedirect   = falsifies("outer_redirect", "a request that was executed and then redirected would be labelled by what came of the second one")
 	perTry          = costs("per_try", "router A would cut attempts off past the judge; the timeout of an attempt belongs on the inner route")
 	routerWaits     = costs("router_waits", "the judge has waited already, and router A would wait once more: `retry_back_off: {base_interval: 0.001s, max_interval: 0.001s}`")
 	noAttemptCount  = falsifies("attempt_count", "without it no attempt but the first could be told from another")

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,28 @@ func TestAPIDrainBehindEnvoy(t *testing.T) {
 		wantOutput(t, true, nil, extproc, append(step.args, server)...)
 		wantRetry(strings.Join(step.args, " "), step.retries)
 	}
+}
+
+// A retry that waits when the switch is thrown is not said any more.
+func TestAPIDrainDuringAWait(t *testing.T) {
+	t.Parallel()
+	s := start(t, stack.Options{Config: payments})
+	answered := make(chan stack.Answer, 1)
+	id := s.NewID()
+	go func() {
+		a, err := s.Try(context.Background(), stack.Request{Method: "POST", ID: id, Fault: "429 retry-after=3, ok", Body: "pay"})
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- a
+	}()
+	waitFor(t, "the wait to begin", func() bool { return s.ServiceMetric(0, "verdict_waiting") == 1 })
+	wantOutput(t, true, nil, extproc, "drain", "--all", "--server="+strings.TrimPrefix(s.ServiceAdminURL(0), "http://"))
+	a := <-answered
+	if a.Status != 429 || a.Report().Reason != "runtime_draining" || a.Report().Execution != "NOT_EXECUTED" {
+		t.Errorf("status %d, %+v", a.Status, a.Report())
+	}
+	wantHits(t, s, a, 1, 0)
 }
 
 // Whoever has the request id of an answer can ask why the request was not sent again.

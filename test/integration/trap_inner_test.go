@@ -78,7 +78,7 @@ func TestTrapInnerRoutes(t *testing.T) {
 	}
 	t.Run("a mirror executes what was not sent", func(t *testing.T) {
 		a := s.Do(stack.Request{Method: "POST", Host: "mirroring.example", Body: "pay"})
-		wantHits(t, s, a, 3, 3)
+		waitHits(t, s, a.ID, 1) // nobody waits for a mirror's answer, nor for its arrival
 		wantReport(t, a, stack.Report{Verdict: "denied", Reason: "max_attempts", Evidence: "NOT_SENT", Execution: "NOT_EXECUTED", Attempts: "3"})
 	})
 	t.Run("a route that counts attempts does not mislead", func(t *testing.T) {

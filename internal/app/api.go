@@ -3,19 +3,14 @@ package app
 import (
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/status"
 
 	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
 	"github.com/verdictproxy/verdict/internal/config"
@@ -45,13 +40,11 @@ type api struct {
 
 // server makes a gRPC server of the decision API.
 func (a *api) server(healthy *health.Server) *grpc.Server {
-	s := grpc.NewServer(
+	s := grpc.NewServer(append(interceptors(a.log),
 		decisionapi.Codec(),
 		decisionapi.Workers(),
 		grpc.MaxRecvMsgSize(maxAPIMessage),
-		grpc.UnaryInterceptor(recoverUnary(a.log)),
-		grpc.StreamInterceptor(recoverPanics(a.log)),
-	)
+	)...)
 	decisionapi.Register(s, retryv1.DecisionService_ServiceDesc, a.decisions())
 	decisionapi.Register(s, retryv1.BudgetService_ServiceDesc, &decisionapi.Budgets{Budget: a.budget, Grants: a.grants})
 	decisionapi.Register(s, retryv1.LedgerService_ServiceDesc, &decisionapi.Cases{Ledger: a.ledger})
@@ -139,37 +132,4 @@ func withGRPC(server *grpc.Server, plain http.Handler) *http.Server {
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{Handler: both, Protocols: protocols, ReadHeaderTimeout: 5 * time.Second}
-}
-
-func recoverUnary(log *slog.Logger) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				log.Error("panic", "method", info.FullMethod, "panic", p, "stack", string(debug.Stack()))
-				err = status.Error(codes.Internal, "internal error")
-			}
-		}()
-		return handle(ctx, req)
-	}
-}
-
-// listenAPI opens the API's listener, or none.
-func listenAPI(address string, log *slog.Logger) (net.Listener, error) {
-	if address == "" {
-		return nil, nil
-	}
-	return listen(address, log)
-}
-
-// stopSoon lets calls that are being answered end; watchers would never.
-func stopSoon(s *grpc.Server) {
-	late := time.AfterFunc(250*time.Millisecond, s.Stop)
-	s.GracefulStop()
-	late.Stop()
-}
-
-// shadows is the operator's choice of where to look only. An answer whose upstream is not known is acted
-// on unless all are shadowed.
-func (c *ServeCmd) shadows(upstream string) bool {
-	return c.ShadowAll || slices.Contains(c.Shadow, upstream)
 }

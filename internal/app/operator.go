@@ -5,12 +5,22 @@ import (
 	"net/http"
 	"net/http/pprof"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/verdictproxy/verdict/pkg/decision"
 )
 
+// adminPages are the admin listener's pages.
+func (s *service) adminPages() *http.ServeMux {
+	pages := http.NewServeMux()
+	pages.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}))
+	pages.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	return operatorHandler(pages, s.drain.State, s.flags.Pprof)
+}
+
 // operatorHandler adds to the admin listener's pages /readyz, which is 503 from the moment on at which the
 // process drains, and, if asked for, Go's profiles.
-func operatorHandler(pages http.Handler, state func() decision.RuntimeState, profiles bool) http.Handler {
+func operatorHandler(pages http.Handler, state func() decision.RuntimeState, profiles bool) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("/", pages)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

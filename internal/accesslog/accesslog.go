@@ -76,11 +76,20 @@ var cutOff = decision.Decision{
 	Evidence: decision.PartialResponse, Execution: decision.ExecutionUnknown, Uncertain: true,
 }
 
+// cutOffRules is the ladder of cutOff: no other rule is asked.
+var cutOffRules = []decision.RuleOutcome{{
+	Number: cutOff.Rule, Name: "response_already_delivered", Verdict: cutOff.Verdict, Reason: cutOff.Reason,
+}}
+
 // enter writes down what the caller of a cut-off answer does not know, except where the operation has no
 // effect that could be open. The route's operation is not known here, nor the path as it was before the
 // route, so the strictest class holds.
 func (s *Server) enter(e evidence.Ended) {
-	if s.Ledger == nil || s.Config().Strictest(e.Method, e.Path) == decision.Safe {
+	if s.Ledger == nil {
+		return
+	}
+	class := s.Config().Strictest(e.Method, e.Path)
+	if class == decision.Safe {
 		return
 	}
 	id := e.ID
@@ -89,5 +98,7 @@ func (s *Server) enter(e evidence.Ended) {
 	}
 	s.Ledger.Enter(ledger.Entry{
 		CaseID: id, Upstream: e.Upstream, Method: e.Method, Path: e.Path, Cause: e.Details, Decision: cutOff,
+		Facts: decision.Facts{Evidence: cutOff.Evidence, Delivery: decision.Delivered, Idempotency: class},
+		Rules: cutOffRules,
 	})
 }

@@ -6,12 +6,14 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/verdictproxy/verdict/internal/config"
 	"github.com/verdictproxy/verdict/internal/ledger"
 	"github.com/verdictproxy/verdict/internal/telemetry"
 	"github.com/verdictproxy/verdict/pkg/budget/memory"
+	"github.com/verdictproxy/verdict/pkg/decision"
 )
 
 // Cut-off answers are cases, but for those of operations that have no effect.
@@ -33,8 +35,18 @@ func TestCutOffAnswersAreEntered(t *testing.T) {
 	if len(cases) != 2 || cases[0].CaseID == "" || cases[0].CaseID == "i1" {
 		t.Fatalf("%d cases: %v", len(cases), cases)
 	}
-	want := ledger.Entry{CaseID: "i1", Upstream: "app", Method: "POST", Path: "/pay", Cause: cut, Decision: cutOff}
-	if got := cases[1].Entry; got != want {
-		t.Errorf("%+v, want %+v", got, want)
+	want := ledger.Entry{CaseID: "i1", Upstream: "app", Method: "POST", Path: "/pay", Cause: cut, Decision: cutOff,
+		Facts: decision.Facts{Evidence: decision.PartialResponse, Delivery: decision.Delivered, Idempotency: decision.NonIdempotent},
+		Rules: cutOffRules}
+	if diff := cmp.Diff(want, cases[1].Entry); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The one rule of a cut-off answer's ladder is the one that the nine rules would name.
+func TestCutOffRules(t *testing.T) {
+	_, all := decision.Explain(decision.Facts{Evidence: decision.PartialResponse, Delivery: decision.Delivered}, decision.DefaultPolicy(), 0)
+	if diff := cmp.Diff(all[cutOff.Rule-1:cutOff.Rule], cutOffRules); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -76,6 +76,7 @@ func (a *api) observe(d decisionapi.Decided) {
 	entry := ledger.Entry{
 		CaseID: d.CaseID, RequestID: d.RequestID, Upstream: d.Upstream, Operation: d.Operation,
 		Method: d.Method, Path: d.Path, Key: d.Key, Attempts: d.Attempt, Cause: d.Cause, Decision: d.Decision,
+		Facts: d.Facts, Rules: d.Rules,
 	}
 	a.recent.Add(entry)
 	level, message := slog.LevelDebug, "decided"

@@ -228,7 +228,8 @@ func TestWhy(t *testing.T) {
 	if code != 0 || strings.Index(out, "attempt 1: retry, by rule 9") > strings.Index(out, "attempt 2: ambiguous(sent_no_response), by rule 8") {
 		t.Errorf("exit code %d\n%s%s", code, out, errors)
 	}
-	for _, want := range []string{"POST /pay to \"app\"", "evidence sent_no_response, execution unknown, uncertain", "STAGE_CONNECTION_RESET", "\n  case "} {
+	for _, want := range []string{"POST /pay to \"app\"", "evidence sent_no_response, execution unknown, uncertain", "STAGE_CONNECTION_RESET", "\n  case ",
+		"\n  9 status_and_failure: retry\n", "\n  7 permanent_failure: -\n  8 possibly_executed: ambiguous(sent_no_response)\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

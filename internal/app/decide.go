@@ -182,13 +182,17 @@ func printExplained(w io.Writer, e *retryv1.ExplainResponse) error {
 	fmt.Fprint(w, "\n\n")
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, r := range e.GetRules() {
-		says := "-"
-		if r.GetVerdict() != 0 {
-			says = answer(r.GetVerdict(), r.GetReason())
-		}
-		fmt.Fprintf(table, "%d\t%s\t%s\n", r.GetNumber(), r.GetName(), says)
+		fmt.Fprintf(table, "%d\t%s\t%s\n", r.GetNumber(), r.GetName(), says(r))
 	}
 	return table.Flush()
+}
+
+// says is what a rule made of the facts, "-" where it had no objection.
+func says(r *retryv1.RuleOutcome) string {
+	if r.GetVerdict() == 0 {
+		return "-"
+	}
+	return answer(r.GetVerdict(), r.GetReason())
 }
 
 func answer(v retryv1.Verdict, r retryv1.Reason) string {

@@ -63,5 +63,9 @@ func paragraph(p *retryv1.PastDecision) string {
 	if p.GetCaseId() != "" {
 		text += "\n  case " + p.GetCaseId()
 	}
-	return text + "\n"
+	text += "\n"
+	for _, r := range p.GetRules() {
+		text += fmt.Sprintf("  %d %s: %s\n", r.GetNumber(), r.GetName(), says(r))
+	}
+	return text
 }

@@ -67,7 +67,7 @@ func (s *Admin) Why(_ context.Context, req *retryv1.WhyRequest) (*retryv1.WhyRes
 	}
 	resp := new(retryv1.WhyResponse)
 	for _, d := range s.Recent.Find(req.GetId()) {
-		q := question{operation: text(d.Operation)}
+		q := question{operation: text(d.Operation), facts: d.Facts}
 		past := &retryv1.PastDecision{
 			Time:      timestamppb.New(d.Time),
 			Decision:  q.answer(d.Decision),
@@ -77,6 +77,8 @@ func (s *Admin) Why(_ context.Context, req *retryv1.WhyRequest) (*retryv1.WhyRes
 			Method:    text(d.Method),
 			Path:      text(d.Path),
 			Cause:     text(d.Cause),
+			Facts:     given(&d.Entry),
+			Rules:     ladder(d.Rules),
 		}
 		if d.Decision.Uncertain {
 			past.CaseId = text(d.CaseID)

@@ -53,6 +53,8 @@ type Decided struct {
 	Key       string // the one valid idempotency key, or empty
 	Attempt   int
 	Cause     string // what was seen to happen, for people
+	Facts     decision.Facts
+	Rules     []decision.RuleOutcome // what each made of the facts
 }
 
 // Decide is documented at retryv1.DecisionServiceServer.
@@ -153,8 +155,9 @@ func (q *question) decided(d decision.Decision, req *retryv1.DecideRequest, case
 		Decision: d, CaseID: caseID, RequestID: req.GetRequestId(),
 		Upstream: req.GetFacts().GetUpstream(), Operation: q.operation,
 		Method: call.GetMethod(), Path: call.GetPath(), Attempt: q.facts.Attempt,
-		Cause: cause(req.GetFacts().GetEnding()),
+		Cause: cause(req.GetFacts().GetEnding()), Facts: q.facts,
 	}
+	_, o.Rules = decision.Explain(q.facts, q.policy, 0)
 	if keys := call.GetIdempotencyKeys(); decision.ValidKey(keys...) {
 		o.Key = keys[0]
 	}

@@ -1,6 +1,7 @@
 package decisionapi
 
 import (
+	"reflect"
 	"testing"
 
 	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
@@ -195,7 +196,11 @@ func TestObserve(t *testing.T) {
 		Decision: domain(resp.GetDecision()), CaseID: resp.GetCaseId(), RequestID: "r-1", Upstream: "app",
 		Method: "POST", Path: "/pay", Key: "k", Attempt: 1, Cause: "STAGE_CONNECTION_RESET",
 	}
-	if len(seen) != 1 || seen[0] != want || want.CaseID == "" || want.Decision.Verdict != decision.Ambiguous {
+	if len(seen) != 1 || len(seen[0].Rules) != 9 || seen[0].Facts.Evidence != decision.SentNoResponse {
+		t.Fatalf("%+v", seen)
+	}
+	want.Facts, want.Rules = seen[0].Facts, seen[0].Rules
+	if !reflect.DeepEqual(seen[0], want) || want.CaseID == "" || want.Decision.Verdict != decision.Ambiguous {
 		t.Errorf("%+v, want %+v", seen, want)
 	}
 }

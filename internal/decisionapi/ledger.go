@@ -32,7 +32,7 @@ func (s *Cases) Get(_ context.Context, req *retryv1.LedgerServiceGetRequest) (*r
 	if err != nil {
 		return nil, status.Error(codes.NotFound, err.Error())
 	}
-	return &retryv1.LedgerServiceGetResponse{Case: caseMessage(c)}, nil
+	return &retryv1.LedgerServiceGetResponse{Case: wholeCase(c)}, nil
 }
 
 func (s *Cases) List(_ context.Context, req *retryv1.LedgerServiceListRequest) (*retryv1.LedgerServiceListResponse, error) {
@@ -76,7 +76,7 @@ func (s *Cases) Resolve(_ context.Context, req *retryv1.LedgerServiceResolveRequ
 	if err != nil {
 		return nil, status.Error(codes.NotFound, err.Error())
 	}
-	return &retryv1.LedgerServiceResolveResponse{Case: caseMessage(c)}, nil
+	return &retryv1.LedgerServiceResolveResponse{Case: wholeCase(c)}, nil
 }
 
 // parsePageToken reads the number of the last case of the page before; the schema lets digits pass only.
@@ -100,6 +100,13 @@ func filter(m *retryv1.CaseFilter) ledger.Filter {
 		f.Until = m.GetUntil().AsTime()
 	}
 	return f
+}
+
+// wholeCase has the facts and the ladder too.
+func wholeCase(c *ledger.Case) *retryv1.Case {
+	m := caseMessage(c)
+	m.Facts, m.Rules = given(&c.Entry), ladder(c.Rules)
+	return m
 }
 
 func caseMessage(c *ledger.Case) *retryv1.Case {

@@ -21,6 +21,8 @@ type failure struct {
 	// caseID names an uncertain outcome: the request's own id, which is the same on every attempt and
 	// path, or a fresh one where Envoy did not say it.
 	caseID string
+	// blind: nothing is known of what rules 1 to 3, 5 and 6 ask about, and they were let pass.
+	blind bool
 }
 
 func newFailure(a evidence.Attempt, u *config.Upstream) *failure {
@@ -76,6 +78,7 @@ func (c *call) examinePlain(a evidence.Attempt) *failure {
 // the request. Nobody retries on it.
 func (c *call) examineUnknown(a evidence.Attempt) *failure {
 	f := newFailure(a, c.config.Upstream(""))
+	f.blind = true
 	f.policy.MaxAttempts = max(f.policy.MaxAttempts, 2)
 	class := c.config.Strictest(a.Method, a.Path)
 	if a.Override {

@@ -11,11 +11,12 @@ import (
 // an outcome that somebody has to reconcile.
 func (s *Server) observe(f *failure, d decision.Decision) {
 	s.Metrics.Decision(f.Cluster, d)
-	s.remember(f, d)
+	about := entry(f, d)
+	s.remember(about)
 	level, message := slog.LevelDebug, "decided"
 	if d.Uncertain && d.Verdict != decision.Retry {
 		level, message = slog.LevelWarn, "uncertain outcome"
-		s.enter(f, d)
+		s.enter(about)
 	}
 	ctx := context.Background()
 	if !s.Log.Enabled(ctx, level) {

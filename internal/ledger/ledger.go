@@ -13,7 +13,7 @@ import (
 	"github.com/verdictproxy/verdict/pkg/decision"
 )
 
-// DefaultSize is how many cases are kept; one takes about 1 KiB.
+// DefaultSize is how many cases are kept; one takes about 1.5 KiB.
 const DefaultSize = 10_000
 
 // maxPath bounds the path of a case in bytes.
@@ -34,6 +34,8 @@ type Entry struct {
 	Attempts  int    // 0 is not known
 	Cause     string // what was seen to happen, for people
 	Decision  decision.Decision
+	Facts     decision.Facts         // what the rules were given, as far as it was known
+	Rules     []decision.RuleOutcome // what they made of it, without those that were not asked
 }
 
 // State says what is known of a case.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -89,7 +90,7 @@ func TestEnterTwiceIsOneCase(t *testing.T) {
 		Entry:  Entry{CaseID: "a", Operation: "pay", Key: "k", Attempts: 2, Upstream: "app", Cause: "cut off", Decision: decision.Decision{Rule: 4}},
 		Number: 1, Time: first.Time, State: NotExecuted, Note: "asked the bank", Resolved: got.Resolved,
 	}
-	if *got != want || !got.Resolved.After(got.Time) {
+	if !reflect.DeepEqual(*got, want) || !got.Resolved.After(got.Time) {
 		t.Errorf("%+v, want %+v", *got, want)
 	}
 	if _, err := l.Resolve("a", Executed, "the bank was wrong"); err != nil {

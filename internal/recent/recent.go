@@ -11,7 +11,7 @@ import (
 	"github.com/verdictproxy/verdict/internal/ledger"
 )
 
-// Size is how many decisions are remembered; one takes about 500 bytes.
+// Size is how many decisions are remembered; one takes about 1 KiB.
 const Size = 10_000
 
 // Decision is one decision, what it was about, and when it was made.

@@ -39,6 +39,8 @@ func TestAPILedgerBehindEnvoy(t *testing.T) {
 		`"state":"CASE_STATE_OPEN"`, `"upstream":"app"`, `"operation":"charge"`, `"method":"POST"`, `"path":"/charge?to=1"`,
 		`"attempts":1`, `"EVIDENCE_SENT_NO_RESPONSE"`, `"VERDICT_AMBIGUOUS"`, `"REASON_SENT_NO_RESPONSE"`,
 		`"cause":"upstream_reset_before_response_started{connection_termination}"`,
+		`"facts":{"upstream":"app"`, `"idempotency":"IDEMPOTENCY_NON_IDEMPOTENT"`, `"kind":"BODY_KIND_BYTES"`, `"remaining":"`,
+		`{"number":8,"name":"possibly_executed","verdict":"VERDICT_AMBIGUOUS","reason":"REASON_SENT_NO_RESPONSE"}`,
 	}, extproc, "ledger", "get", open.Report().AmbiguityID, server)
 	wantOutput(t, true, []string{`"attempts":3`, `"REASON_MAX_ATTEMPTS"`}, extproc, "ledger", "get", denied.Report().AmbiguityID, server)
 

@@ -513,7 +513,10 @@ type PastDecision struct {
 	Method   string `protobuf:"bytes,7,opt,name=method,proto3" json:"method,omitempty"`
 	Path     string `protobuf:"bytes,8,opt,name=path,proto3" json:"path,omitempty"`
 	// What was seen to happen, for people.
-	Cause         string `protobuf:"bytes,9,opt,name=cause,proto3" json:"cause,omitempty"`
+	Cause string `protobuf:"bytes,9,opt,name=cause,proto3" json:"cause,omitempty"`
+	// What the rules were given and what they made of it; see Case.
+	Facts         *Facts         `protobuf:"bytes,10,opt,name=facts,proto3" json:"facts,omitempty"`
+	Rules         []*RuleOutcome `protobuf:"bytes,11,rep,name=rules,proto3" json:"rules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -611,6 +614,20 @@ func (x *PastDecision) GetCause() string {
 	return ""
 }
 
+func (x *PastDecision) GetFacts() *Facts {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
+func (x *PastDecision) GetRules() []*RuleOutcome {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
 var File_retry_v1_admin_proto protoreflect.FileDescriptor
 
 const file_retry_v1_admin_proto_rawDesc = "" +
@@ -639,7 +656,7 @@ const file_retry_v1_admin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x02R\x02id\"C\n" +
 	"\vWhyResponse\x124\n" +
-	"\tdecisions\x18\x01 \x03(\v2\x16.retry.v1.PastDecisionR\tdecisions\"\x9e\x02\n" +
+	"\tdecisions\x18\x01 \x03(\v2\x16.retry.v1.PastDecisionR\tdecisions\"\xf2\x02\n" +
 	"\fPastDecision\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12.\n" +
 	"\bdecision\x18\x02 \x01(\v2\x12.retry.v1.DecisionR\bdecision\x12\x18\n" +
@@ -650,7 +667,10 @@ const file_retry_v1_admin_proto_rawDesc = "" +
 	"\bupstream\x18\x06 \x01(\tR\bupstream\x12\x16\n" +
 	"\x06method\x18\a \x01(\tR\x06method\x12\x12\n" +
 	"\x04path\x18\b \x01(\tR\x04path\x12\x14\n" +
-	"\x05cause\x18\t \x01(\tR\x05cause*R\n" +
+	"\x05cause\x18\t \x01(\tR\x05cause\x12%\n" +
+	"\x05facts\x18\n" +
+	" \x01(\v2\x0f.retry.v1.FactsR\x05facts\x12+\n" +
+	"\x05rules\x18\v \x03(\v2\x15.retry.v1.RuleOutcomeR\x05rules*R\n" +
 	"\n" +
 	"KillSwitch\x12\x1b\n" +
 	"\x17KILL_SWITCH_UNSPECIFIED\x10\x00\x12\x13\n" +
@@ -693,6 +713,8 @@ var file_retry_v1_admin_proto_goTypes = []any{
 	(*PastDecision)(nil),            // 11: retry.v1.PastDecision
 	(*timestamppb.Timestamp)(nil),   // 12: google.protobuf.Timestamp
 	(*Decision)(nil),                // 13: retry.v1.Decision
+	(*Facts)(nil),                   // 14: retry.v1.Facts
+	(*RuleOutcome)(nil),             // 15: retry.v1.RuleOutcome
 }
 var file_retry_v1_admin_proto_depIdxs = []int32{
 	0,  // 0: retry.v1.SetKillSwitchRequest.kill_switch:type_name -> retry.v1.KillSwitch
@@ -700,21 +722,23 @@ var file_retry_v1_admin_proto_depIdxs = []int32{
 	11, // 2: retry.v1.WhyResponse.decisions:type_name -> retry.v1.PastDecision
 	12, // 3: retry.v1.PastDecision.time:type_name -> google.protobuf.Timestamp
 	13, // 4: retry.v1.PastDecision.decision:type_name -> retry.v1.Decision
-	1,  // 5: retry.v1.AdminService.DrainUpstream:input_type -> retry.v1.DrainUpstreamRequest
-	3,  // 6: retry.v1.AdminService.UndrainUpstream:input_type -> retry.v1.UndrainUpstreamRequest
-	5,  // 7: retry.v1.AdminService.SetKillSwitch:input_type -> retry.v1.SetKillSwitchRequest
-	7,  // 8: retry.v1.AdminService.GetDrained:input_type -> retry.v1.GetDrainedRequest
-	9,  // 9: retry.v1.AdminService.Why:input_type -> retry.v1.WhyRequest
-	2,  // 10: retry.v1.AdminService.DrainUpstream:output_type -> retry.v1.DrainUpstreamResponse
-	4,  // 11: retry.v1.AdminService.UndrainUpstream:output_type -> retry.v1.UndrainUpstreamResponse
-	6,  // 12: retry.v1.AdminService.SetKillSwitch:output_type -> retry.v1.SetKillSwitchResponse
-	8,  // 13: retry.v1.AdminService.GetDrained:output_type -> retry.v1.GetDrainedResponse
-	10, // 14: retry.v1.AdminService.Why:output_type -> retry.v1.WhyResponse
-	10, // [10:15] is the sub-list for method output_type
-	5,  // [5:10] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	14, // 5: retry.v1.PastDecision.facts:type_name -> retry.v1.Facts
+	15, // 6: retry.v1.PastDecision.rules:type_name -> retry.v1.RuleOutcome
+	1,  // 7: retry.v1.AdminService.DrainUpstream:input_type -> retry.v1.DrainUpstreamRequest
+	3,  // 8: retry.v1.AdminService.UndrainUpstream:input_type -> retry.v1.UndrainUpstreamRequest
+	5,  // 9: retry.v1.AdminService.SetKillSwitch:input_type -> retry.v1.SetKillSwitchRequest
+	7,  // 10: retry.v1.AdminService.GetDrained:input_type -> retry.v1.GetDrainedRequest
+	9,  // 11: retry.v1.AdminService.Why:input_type -> retry.v1.WhyRequest
+	2,  // 12: retry.v1.AdminService.DrainUpstream:output_type -> retry.v1.DrainUpstreamResponse
+	4,  // 13: retry.v1.AdminService.UndrainUpstream:output_type -> retry.v1.UndrainUpstreamResponse
+	6,  // 14: retry.v1.AdminService.SetKillSwitch:output_type -> retry.v1.SetKillSwitchResponse
+	8,  // 15: retry.v1.AdminService.GetDrained:output_type -> retry.v1.GetDrainedResponse
+	10, // 16: retry.v1.AdminService.Why:output_type -> retry.v1.WhyResponse
+	12, // [12:17] is the sub-list for method output_type
+	7,  // [7:12] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_retry_v1_admin_proto_init() }

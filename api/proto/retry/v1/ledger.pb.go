@@ -610,7 +610,14 @@ type Case struct {
 	Verdict   Verdict   `protobuf:"varint,15,opt,name=verdict,proto3,enum=retry.v1.Verdict" json:"verdict,omitempty"`
 	Reason    Reason    `protobuf:"varint,16,opt,name=reason,proto3,enum=retry.v1.Reason" json:"reason,omitempty"`
 	// What was seen to happen, for people: Envoy's response-code details and transport failure.
-	Cause         string `protobuf:"bytes,17,opt,name=cause,proto3" json:"cause,omitempty"`
+	Cause string `protobuf:"bytes,17,opt,name=cause,proto3" json:"cause,omitempty"`
+	// Get and Resolve only: what the rules were given, in words that DecisionService.Explain takes; of
+	// several that mean the same the plainest. What was not known is left out, and what the budget showed
+	// is in rules alone.
+	Facts *Facts `protobuf:"bytes,18,opt,name=facts,proto3" json:"facts,omitempty"`
+	// Get and Resolve only: what the rules made of it when the case was entered, in their order. A rule that was not asked,
+	// because nothing was known of what it asks about, is left out.
+	Rules         []*RuleOutcome `protobuf:"bytes,19,rep,name=rules,proto3" json:"rules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -764,6 +771,20 @@ func (x *Case) GetCause() string {
 	return ""
 }
 
+func (x *Case) GetFacts() *Facts {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
+func (x *Case) GetRules() []*RuleOutcome {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
 var File_retry_v1_ledger_proto protoreflect.FileDescriptor
 
 const file_retry_v1_ledger_proto_rawDesc = "" +
@@ -801,7 +822,7 @@ const file_retry_v1_ledger_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\x0e2\x13.retry.v1.CaseStateB\f\xbaH\t\x82\x01\x06\x10\x01 \x00 \x01R\x05state\x12\x1c\n" +
 	"\x04note\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x04note\"B\n" +
 	"\x1cLedgerServiceResolveResponse\x12\"\n" +
-	"\x04case\x18\x01 \x01(\v2\x0e.retry.v1.CaseR\x04case\"\xe0\x04\n" +
+	"\x04case\x18\x01 \x01(\v2\x0e.retry.v1.CaseR\x04case\"\xb4\x05\n" +
 	"\x04Case\x12\x17\n" +
 	"\acase_id\x18\x01 \x01(\tR\x06caseId\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12)\n" +
@@ -821,7 +842,9 @@ const file_retry_v1_ledger_proto_rawDesc = "" +
 	"\texecution\x18\x0e \x01(\x0e2\x13.retry.v1.ExecutionR\texecution\x12+\n" +
 	"\averdict\x18\x0f \x01(\x0e2\x11.retry.v1.VerdictR\averdict\x12(\n" +
 	"\x06reason\x18\x10 \x01(\x0e2\x10.retry.v1.ReasonR\x06reason\x12\x14\n" +
-	"\x05cause\x18\x11 \x01(\tR\x05cause*\x8b\x01\n" +
+	"\x05cause\x18\x11 \x01(\tR\x05cause\x12%\n" +
+	"\x05facts\x18\x12 \x01(\v2\x0f.retry.v1.FactsR\x05facts\x12+\n" +
+	"\x05rules\x18\x13 \x03(\v2\x15.retry.v1.RuleOutcomeR\x05rules*\x8b\x01\n" +
 	"\tCaseState\x12\x1a\n" +
 	"\x16CASE_STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fCASE_STATE_OPEN\x10\x01\x12\x17\n" +
@@ -865,6 +888,8 @@ var file_retry_v1_ledger_proto_goTypes = []any{
 	(Execution)(0),                       // 13: retry.v1.Execution
 	(Verdict)(0),                         // 14: retry.v1.Verdict
 	(Reason)(0),                          // 15: retry.v1.Reason
+	(*Facts)(nil),                        // 16: retry.v1.Facts
+	(*RuleOutcome)(nil),                  // 17: retry.v1.RuleOutcome
 }
 var file_retry_v1_ledger_proto_depIdxs = []int32{
 	10, // 0: retry.v1.LedgerServiceGetResponse.case:type_name -> retry.v1.Case
@@ -884,19 +909,21 @@ var file_retry_v1_ledger_proto_depIdxs = []int32{
 	13, // 14: retry.v1.Case.execution:type_name -> retry.v1.Execution
 	14, // 15: retry.v1.Case.verdict:type_name -> retry.v1.Verdict
 	15, // 16: retry.v1.Case.reason:type_name -> retry.v1.Reason
-	1,  // 17: retry.v1.LedgerService.Get:input_type -> retry.v1.LedgerServiceGetRequest
-	4,  // 18: retry.v1.LedgerService.List:input_type -> retry.v1.LedgerServiceListRequest
-	6,  // 19: retry.v1.LedgerService.Watch:input_type -> retry.v1.LedgerServiceWatchRequest
-	8,  // 20: retry.v1.LedgerService.Resolve:input_type -> retry.v1.LedgerServiceResolveRequest
-	2,  // 21: retry.v1.LedgerService.Get:output_type -> retry.v1.LedgerServiceGetResponse
-	5,  // 22: retry.v1.LedgerService.List:output_type -> retry.v1.LedgerServiceListResponse
-	7,  // 23: retry.v1.LedgerService.Watch:output_type -> retry.v1.LedgerServiceWatchResponse
-	9,  // 24: retry.v1.LedgerService.Resolve:output_type -> retry.v1.LedgerServiceResolveResponse
-	21, // [21:25] is the sub-list for method output_type
-	17, // [17:21] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	16, // 17: retry.v1.Case.facts:type_name -> retry.v1.Facts
+	17, // 18: retry.v1.Case.rules:type_name -> retry.v1.RuleOutcome
+	1,  // 19: retry.v1.LedgerService.Get:input_type -> retry.v1.LedgerServiceGetRequest
+	4,  // 20: retry.v1.LedgerService.List:input_type -> retry.v1.LedgerServiceListRequest
+	6,  // 21: retry.v1.LedgerService.Watch:input_type -> retry.v1.LedgerServiceWatchRequest
+	8,  // 22: retry.v1.LedgerService.Resolve:input_type -> retry.v1.LedgerServiceResolveRequest
+	2,  // 23: retry.v1.LedgerService.Get:output_type -> retry.v1.LedgerServiceGetResponse
+	5,  // 24: retry.v1.LedgerService.List:output_type -> retry.v1.LedgerServiceListResponse
+	7,  // 25: retry.v1.LedgerService.Watch:output_type -> retry.v1.LedgerServiceWatchResponse
+	9,  // 26: retry.v1.LedgerService.Resolve:output_type -> retry.v1.LedgerServiceResolveResponse
+	23, // [23:27] is the sub-list for method output_type
+	19, // [19:23] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_retry_v1_ledger_proto_init() }

@@ -37,12 +37,12 @@ const (
 // where there is none the oldest; cases lost unresolved are counted. Errors: INVALID_ARGUMENT with a
 // google.rpc.BadRequest that names the field's path; NOT_FOUND for a case that is not there.
 type LedgerServiceClient interface {
-	// Get shows one case.
+	// Get shows one case whole.
 	Get(ctx context.Context, in *LedgerServiceGetRequest, opts ...grpc.CallOption) (*LedgerServiceGetResponse, error)
-	// List shows the cases that match, the newest first.
+	// List shows the cases that match, the newest first, without Case.facts and Case.rules.
 	List(ctx context.Context, in *LedgerServiceListRequest, opts ...grpc.CallOption) (*LedgerServiceListResponse, error)
-	// Watch sends each case that matches when it is entered and when it is resolved, from now on. A
-	// caller that reads too slowly loses cases, and is told how many.
+	// Watch sends each case that matches when it is entered and when it is resolved, from now on, as List
+	// shows it. A caller that reads too slowly loses cases, and is told how many.
 	Watch(ctx context.Context, in *LedgerServiceWatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LedgerServiceWatchResponse], error)
 	// Resolve writes down what reconciliation found. It may be repeated: the last word counts.
 	Resolve(ctx context.Context, in *LedgerServiceResolveRequest, opts ...grpc.CallOption) (*LedgerServiceResolveResponse, error)
@@ -117,12 +117,12 @@ func (c *ledgerServiceClient) Resolve(ctx context.Context, in *LedgerServiceReso
 // where there is none the oldest; cases lost unresolved are counted. Errors: INVALID_ARGUMENT with a
 // google.rpc.BadRequest that names the field's path; NOT_FOUND for a case that is not there.
 type LedgerServiceServer interface {
-	// Get shows one case.
+	// Get shows one case whole.
 	Get(context.Context, *LedgerServiceGetRequest) (*LedgerServiceGetResponse, error)
-	// List shows the cases that match, the newest first.
+	// List shows the cases that match, the newest first, without Case.facts and Case.rules.
 	List(context.Context, *LedgerServiceListRequest) (*LedgerServiceListResponse, error)
-	// Watch sends each case that matches when it is entered and when it is resolved, from now on. A
-	// caller that reads too slowly loses cases, and is told how many.
+	// Watch sends each case that matches when it is entered and when it is resolved, from now on, as List
+	// shows it. A caller that reads too slowly loses cases, and is told how many.
 	Watch(*LedgerServiceWatchRequest, grpc.ServerStreamingServer[LedgerServiceWatchResponse]) error
 	// Resolve writes down what reconciliation found. It may be repeated: the last word counts.
 	Resolve(context.Context, *LedgerServiceResolveRequest) (*LedgerServiceResolveResponse, error)

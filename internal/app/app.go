@@ -21,6 +21,7 @@ type cli struct {
 	Drain    DrainCmd    `cmd:"" help:"Deny every retry towards upstreams, without a change in Envoy."`
 	Why      WhyCmd      `cmd:"" help:"Say what was decided on a request, and why."`
 	Undrain  UndrainCmd  `cmd:"" help:"End that."`
+	Health   HealthCmd   `cmd:"" help:"Exit 0 only if a running service serves: the health check of a container without a shell."`
 	Version  VersionCmd  `cmd:"" help:"Say which build this is."`
 }
 

@@ -23,7 +23,7 @@ func openBudget(cfg *config.Config, events *budget.EventLog, registry prometheus
 	settings := func(upstream string) budget.Settings { return cfg.Upstream(upstream).Budget() }
 	backend := cfg.Budget()
 	if backend.GetBackend() != config.RedisBudget {
-		return memory.New(settings, memory.Options{Log: events}), nil
+		return memory.New(settings, memory.Options{Clock: machineClock, Log: events}), nil
 	}
 	metrics := telemetry.NewSharedBudget(registry)
 	o := redis.Options{
@@ -31,6 +31,7 @@ func openBudget(cfg *config.Config, events *budget.EventLog, registry prometheus
 		Username:     backend.GetUsername(),
 		PasswordFile: backend.GetPasswordFile(),
 		Prefix:       backend.GetKeyPrefix(),
+		Clock:        machineClock,
 		Log:          events,
 		Logger:       log,
 		OnCall:       metrics.Call,

@@ -1,15 +1,11 @@
 package app
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
-	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
 	"github.com/verdictproxy/verdict/internal/config"
 	"github.com/verdictproxy/verdict/internal/telemetry"
 	"github.com/verdictproxy/verdict/pkg/budget"
@@ -42,33 +38,8 @@ func openBudget(cfg *config.Config, events *budget.EventLog, registry prometheus
 		o.Addresses, o.SentinelMaster = s.GetAddresses(), s.GetMaster()
 	}
 	var err error
-	if o.TLS, err = clientTLS(backend.GetTls()); err != nil {
+	if o.TLS, err = config.ClientTLS(backend.GetTls()); err != nil {
 		return nil, fmt.Errorf("budget: tls: %w", err)
 	}
 	return redis.New(settings, o)
-}
-
-func clientTLS(t *retryv1.ClientTLS) (*tls.Config, error) {
-	if t == nil {
-		return nil, nil
-	}
-	c := &tls.Config{ServerName: t.GetServerName(), MinVersion: tls.VersionTLS12}
-	if file := t.GetCaFile(); file != "" {
-		pem, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s: no certificate in it", file)
-		}
-	}
-	if t.GetCertFile() != "" {
-		pair, err := tls.LoadX509KeyPair(t.GetCertFile(), t.GetKeyFile())
-		if err != nil {
-			return nil, err
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
 }

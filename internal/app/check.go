@@ -21,6 +21,10 @@ func (c CheckCmd) Run(s streams) error {
 	failed := err != nil
 	if failed {
 		fmt.Fprintln(s.err, err)
+	} else {
+		for _, warning := range cfg.Warnings() {
+			fmt.Fprintln(s.err, warning)
+		}
 	}
 	if c.Envoy != "" {
 		report, err := envoycheck.Load(c.Envoy)

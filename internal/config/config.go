@@ -25,7 +25,11 @@ type Config struct {
 	upstreams  []*Upstream // in the file's order
 	byCluster  map[string]*Upstream
 	resolved   *retryv1.Config
+	warnings   Problems
 }
+
+// Warnings are what a file that is valid says all the same and its operator should know.
+func (c *Config) Warnings() Problems { return c.warnings }
 
 // Default returns what holds with no file: decision.DefaultPolicy, budget.DefaultSettings, no
 // declared operation.
@@ -118,6 +122,7 @@ type Upstream struct {
 	budget     budget.Settings
 	ambiguous  int
 	operations operations
+	credential *retryv1.CredentialSource
 }
 
 // Name is the entry's first cluster, "" where none was declared.

@@ -26,6 +26,7 @@ type document struct {
 	root     *yaml.Node // nil: nothing but blanks and comments
 	config   retryv1.Config
 	problems Problems
+	warnings Problems
 	places   map[place]bool // of the problems
 }
 
@@ -196,6 +197,15 @@ func (d *document) add(n *yaml.Node, field, format string, args ...any) {
 		p.Line, p.Column = n.Line, n.Column
 	}
 	d.addProblem(p)
+}
+
+// warnAt adds a warning of the field at the path.
+func (d *document) warnAt(path []any, format string, args ...any) {
+	w := Problem{File: d.name, Text: "warning: " + fieldPath(path) + ": " + fmt.Sprintf(format, args...)}
+	if n, _ := d.find(path); n != nil {
+		w.Line, w.Column = n.Line, n.Column
+	}
+	d.warnings = append(d.warnings, w)
 }
 
 func (d *document) addProblem(p Problem) {

@@ -29,6 +29,7 @@ func resolve(d *document) (*Config, error) {
 		u := newUpstream(declared.GetPolicy())
 		u.clusters = declared.GetClusters()
 		u.operations = d.operations(i, declared.GetOperations())
+		u.credential = d.resolveCredential(i, declared.GetCredential(), declared.GetPolicy())
 		c.upstreams = append(c.upstreams, u)
 		for j, cluster := range u.clusters {
 			if first, twice := entries[cluster]; twice && first != i {
@@ -39,7 +40,7 @@ func resolve(d *document) (*Config, error) {
 			c.byCluster[cluster] = u
 		}
 	}
-	c.resolved = &d.config
+	c.resolved, c.warnings = &d.config, d.warnings
 	return c, d.problems.err()
 }
 

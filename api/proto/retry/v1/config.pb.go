@@ -333,7 +333,10 @@ type Upstream struct {
 	// A list replaces the list: `transient_statuses: []` means none.
 	Policy *UpstreamPolicy `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
 	// Operations whose class the request's method does not tell, or tells wrongly. At most 1000.
-	Operations    []*Operation `protobuf:"bytes,3,rep,name=operations,proto3" json:"operations,omitempty"`
+	Operations []*Operation `protobuf:"bytes,3,rep,name=operations,proto3" json:"operations,omitempty"`
+	// Where the upstream's credential comes from. Without it no 401 is followed by another attempt. All of
+	// the entry's clusters share one source.
+	Credential    *CredentialSource `protobuf:"bytes,4,opt,name=credential,proto3" json:"credential,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -389,6 +392,357 @@ func (x *Upstream) GetOperations() []*Operation {
 	return nil
 }
 
+func (x *Upstream) GetCredential() *CredentialSource {
+	if x != nil {
+		return x.Credential
+	}
+	return nil
+}
+
+// CredentialSource issues the `authorization` header of an upstream's attempts, and another one when the
+// upstream answers 401.
+type CredentialSource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Exactly one of the two.
+	//
+	// Types that are valid to be assigned to Source:
+	//
+	//	*CredentialSource_Oauth2
+	//	*CredentialSource_TokenFile
+	Source isCredentialSource_Source `protobuf_oneof:"source"`
+	// The authentication scheme in front of the token. Default "Bearer".
+	Scheme *string `protobuf:"bytes,3,opt,name=scheme,proto3,oneof" json:"scheme,omitempty"`
+	// First attempts get their credential from this source too, at the cost of one more call of Envoy's for
+	// every request. Off, only later attempts do, and the first one's comes from elsewhere: Envoy's
+	// credential injector, for one.
+	FirstAttempts bool `protobuf:"varint,4,opt,name=first_attempts,json=firstAttempts,proto3" json:"first_attempts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CredentialSource) Reset() {
+	*x = CredentialSource{}
+	mi := &file_retry_v1_config_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CredentialSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CredentialSource) ProtoMessage() {}
+
+func (x *CredentialSource) ProtoReflect() protoreflect.Message {
+	mi := &file_retry_v1_config_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CredentialSource.ProtoReflect.Descriptor instead.
+func (*CredentialSource) Descriptor() ([]byte, []int) {
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CredentialSource) GetSource() isCredentialSource_Source {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *CredentialSource) GetOauth2() *OAuth2 {
+	if x != nil {
+		if x, ok := x.Source.(*CredentialSource_Oauth2); ok {
+			return x.Oauth2
+		}
+	}
+	return nil
+}
+
+func (x *CredentialSource) GetTokenFile() *TokenFile {
+	if x != nil {
+		if x, ok := x.Source.(*CredentialSource_TokenFile); ok {
+			return x.TokenFile
+		}
+	}
+	return nil
+}
+
+func (x *CredentialSource) GetScheme() string {
+	if x != nil && x.Scheme != nil {
+		return *x.Scheme
+	}
+	return ""
+}
+
+func (x *CredentialSource) GetFirstAttempts() bool {
+	if x != nil {
+		return x.FirstAttempts
+	}
+	return false
+}
+
+type isCredentialSource_Source interface {
+	isCredentialSource_Source()
+}
+
+type CredentialSource_Oauth2 struct {
+	// The client credentials grant of OAuth 2.0 (RFC 6749, section 4.4).
+	Oauth2 *OAuth2 `protobuf:"bytes,1,opt,name=oauth2,proto3,oneof"`
+}
+
+type CredentialSource_TokenFile struct {
+	// A file that somebody else keeps current, such as a projected Kubernetes service account token.
+	TokenFile *TokenFile `protobuf:"bytes,2,opt,name=token_file,json=tokenFile,proto3,oneof"`
+}
+
+func (*CredentialSource_Oauth2) isCredentialSource_Source() {}
+
+func (*CredentialSource_TokenFile) isCredentialSource_Source() {}
+
+// OAuth2 is a token endpoint and what it is told. Every answer is bounded: 64 KiB, `timeout`, JSON, a
+// bearer token (or one of the scheme's name) of at most 16 KiB of visible ASCII without a comma.
+//
+// A token is replaced in the background before it expires. One without expires_in, or with 0, is taken
+// to live for five minutes; none is used for more than a day.
+type OAuth2 struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// https://..., without user, password and fragment. Required.
+	TokenUrl string `protobuf:"bytes,1,opt,name=token_url,json=tokenUrl,proto3" json:"token_url,omitempty"`
+	// Required.
+	ClientId string `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	// A file with the client's secret, read for each token; a line feed at its end does not count. At most
+	// 4096 bytes. Required.
+	ClientSecretFile string `protobuf:"bytes,3,opt,name=client_secret_file,json=clientSecretFile,proto3" json:"client_secret_file,omitempty"`
+	// The scopes that are asked for. At most 100.
+	Scopes []string `protobuf:"bytes,4,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	// What else the endpoint is told, such as audience or resource. This file is no place for secrets. At
+	// most 32.
+	EndpointParams []*EndpointParam `protobuf:"bytes,5,rep,name=endpoint_params,json=endpointParams,proto3" json:"endpoint_params,omitempty"`
+	// How the client names itself: `header` (default), HTTP Basic, or `body`, form fields.
+	AuthStyle *string `protobuf:"bytes,6,opt,name=auth_style,json=authStyle,proto3,oneof" json:"auth_style,omitempty"`
+	// TLS towards the endpoint. Default: the system's authorities. Its files are read for each token.
+	Tls *ClientTLS `protobuf:"bytes,7,opt,name=tls,proto3" json:"tls,omitempty"`
+	// The longest time that one token may take: 0.05s to 30s. Default 2s.
+	Timeout *durationpb.Duration `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// Permits a token_url of http://, over which everybody on the way reads the secret and the tokens.
+	AllowHttp bool `protobuf:"varint,9,opt,name=allow_http,json=allowHttp,proto3" json:"allow_http,omitempty"`
+	// Permits redirects, at most three, and only to the token_url's own scheme, host and port. Default: a
+	// redirect is a failure.
+	FollowRedirects bool `protobuf:"varint,10,opt,name=follow_redirects,json=followRedirects,proto3" json:"follow_redirects,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *OAuth2) Reset() {
+	*x = OAuth2{}
+	mi := &file_retry_v1_config_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OAuth2) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OAuth2) ProtoMessage() {}
+
+func (x *OAuth2) ProtoReflect() protoreflect.Message {
+	mi := &file_retry_v1_config_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OAuth2.ProtoReflect.Descriptor instead.
+func (*OAuth2) Descriptor() ([]byte, []int) {
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *OAuth2) GetTokenUrl() string {
+	if x != nil {
+		return x.TokenUrl
+	}
+	return ""
+}
+
+func (x *OAuth2) GetClientId() string {
+	if x != nil {
+		return x.ClientId
+	}
+	return ""
+}
+
+func (x *OAuth2) GetClientSecretFile() string {
+	if x != nil {
+		return x.ClientSecretFile
+	}
+	return ""
+}
+
+func (x *OAuth2) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
+func (x *OAuth2) GetEndpointParams() []*EndpointParam {
+	if x != nil {
+		return x.EndpointParams
+	}
+	return nil
+}
+
+func (x *OAuth2) GetAuthStyle() string {
+	if x != nil && x.AuthStyle != nil {
+		return *x.AuthStyle
+	}
+	return ""
+}
+
+func (x *OAuth2) GetTls() *ClientTLS {
+	if x != nil {
+		return x.Tls
+	}
+	return nil
+}
+
+func (x *OAuth2) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *OAuth2) GetAllowHttp() bool {
+	if x != nil {
+		return x.AllowHttp
+	}
+	return false
+}
+
+func (x *OAuth2) GetFollowRedirects() bool {
+	if x != nil {
+		return x.FollowRedirects
+	}
+	return false
+}
+
+// EndpointParam is a form field of the token request. A name may stand more than once.
+type EndpointParam struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Not one that the grant itself sets, nor one whose value is a secret.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndpointParam) Reset() {
+	*x = EndpointParam{}
+	mi := &file_retry_v1_config_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndpointParam) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndpointParam) ProtoMessage() {}
+
+func (x *EndpointParam) ProtoReflect() protoreflect.Message {
+	mi := &file_retry_v1_config_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndpointParam.ProtoReflect.Descriptor instead.
+func (*EndpointParam) Descriptor() ([]byte, []int) {
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *EndpointParam) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *EndpointParam) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+// TokenFile is read again every ten seconds while it is used; a symbolic link is followed each time. What
+// was read last counts for one minute after the file has become unreadable.
+type TokenFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A regular file with the token: visible ASCII without a comma, at most 16 KiB; a line feed at its end
+	// does not count. Required.
+	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenFile) Reset() {
+	*x = TokenFile{}
+	mi := &file_retry_v1_config_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenFile) ProtoMessage() {}
+
+func (x *TokenFile) ProtoReflect() protoreflect.Message {
+	mi := &file_retry_v1_config_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenFile.ProtoReflect.Descriptor instead.
+func (*TokenFile) Descriptor() ([]byte, []int) {
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TokenFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
 // UpstreamPolicy says when and how often a failed attempt may be followed by another.
 type UpstreamPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -423,7 +777,7 @@ type UpstreamPolicy struct {
 
 func (x *UpstreamPolicy) Reset() {
 	*x = UpstreamPolicy{}
-	mi := &file_retry_v1_config_proto_msgTypes[5]
+	mi := &file_retry_v1_config_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -435,7 +789,7 @@ func (x *UpstreamPolicy) String() string {
 func (*UpstreamPolicy) ProtoMessage() {}
 
 func (x *UpstreamPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[5]
+	mi := &file_retry_v1_config_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -448,7 +802,7 @@ func (x *UpstreamPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamPolicy.ProtoReflect.Descriptor instead.
 func (*UpstreamPolicy) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{5}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UpstreamPolicy) GetMaxAttempts() uint32 {
@@ -528,7 +882,7 @@ type Backoff struct {
 
 func (x *Backoff) Reset() {
 	*x = Backoff{}
-	mi := &file_retry_v1_config_proto_msgTypes[6]
+	mi := &file_retry_v1_config_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +894,7 @@ func (x *Backoff) String() string {
 func (*Backoff) ProtoMessage() {}
 
 func (x *Backoff) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[6]
+	mi := &file_retry_v1_config_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +907,7 @@ func (x *Backoff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backoff.ProtoReflect.Descriptor instead.
 func (*Backoff) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{6}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Backoff) GetBase() *durationpb.Duration {
@@ -601,7 +955,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_retry_v1_config_proto_msgTypes[7]
+	mi := &file_retry_v1_config_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -613,7 +967,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[7]
+	mi := &file_retry_v1_config_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -626,7 +980,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{7}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Budget) GetRatio() float64 {
@@ -679,7 +1033,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_retry_v1_config_proto_msgTypes[8]
+	mi := &file_retry_v1_config_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -691,7 +1045,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[8]
+	mi := &file_retry_v1_config_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -704,7 +1058,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{8}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Operation) GetName() string {
@@ -811,13 +1165,46 @@ const file_retry_v1_config_proto_rawDesc = "" +
 	"\tcert_file\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80 R\bcertFile\x12#\n" +
 	"\bkey_file\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\akeyFile\x12)\n" +
 	"\vserver_name\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\n" +
-	"serverName\"\xb9\x01\n" +
+	"serverName\"\xf5\x01\n" +
 	"\bUpstream\x12;\n" +
 	"\bclusters\x18\x01 \x03(\tB\x1f\xbaH\x1c\x92\x01\x19\b\x01\x10d\x18\x01\"\x11r\x0f\x10\x01(\x80\x022\b^[!-~]*$R\bclusters\x120\n" +
 	"\x06policy\x18\x02 \x01(\v2\x18.retry.v1.UpstreamPolicyR\x06policy\x12>\n" +
 	"\n" +
 	"operations\x18\x03 \x03(\v2\x13.retry.v1.OperationB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\n" +
-	"operations\"\xbc\x04\n" +
+	"operations\x12:\n" +
+	"\n" +
+	"credential\x18\x04 \x01(\v2\x1a.retry.v1.CredentialSourceR\n" +
+	"credential\"\xfe\x01\n" +
+	"\x10CredentialSource\x12*\n" +
+	"\x06oauth2\x18\x01 \x01(\v2\x10.retry.v1.OAuth2H\x00R\x06oauth2\x124\n" +
+	"\n" +
+	"token_file\x18\x02 \x01(\v2\x13.retry.v1.TokenFileH\x00R\ttokenFile\x12E\n" +
+	"\x06scheme\x18\x03 \x01(\tB(\xbaH%r#\x10\x01( 2\x1d^[A-Za-z0-9!#$%&'*+.^_`|~-]+$H\x01R\x06scheme\x88\x01\x01\x12%\n" +
+	"\x0efirst_attempts\x18\x04 \x01(\bR\rfirstAttemptsB\x0f\n" +
+	"\x06source\x12\x05\xbaH\x02\b\x01B\t\n" +
+	"\a_scheme\"\xb2\x04\n" +
+	"\x06OAuth2\x121\n" +
+	"\ttoken_url\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f\x10\x01(\x80\x102\b^[!-~]*$R\btokenUrl\x121\n" +
+	"\tclient_id\x18\x02 \x01(\tB\x14\xbaH\x11r\x0f\x10\x01(\x80\b2\b^[ -~]*$R\bclientId\x128\n" +
+	"\x12client_secret_file\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80 R\x10clientSecretFile\x12;\n" +
+	"\x06scopes\x18\x04 \x03(\tB#\xbaH \x92\x01\x1d\x10d\x18\x01\"\x17r\x15\x10\x01(\x80\b2\x0e^[!#-\\[\\]-~]*$R\x06scopes\x12J\n" +
+	"\x0fendpoint_params\x18\x05 \x03(\v2\x17.retry.v1.EndpointParamB\b\xbaH\x05\x92\x01\x02\x10 R\x0eendpointParams\x127\n" +
+	"\n" +
+	"auth_style\x18\x06 \x01(\tB\x13\xbaH\x10r\x0eR\x06headerR\x04bodyH\x00R\tauthStyle\x88\x01\x01\x12%\n" +
+	"\x03tls\x18\a \x01(\v2\x13.retry.v1.ClientTLSR\x03tls\x12F\n" +
+	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationB\x11\xbaH\x0e\xaa\x01\v\"\x02\b\x1e2\x05\x10\x80\xe1\xeb\x17R\atimeout\x12\x1d\n" +
+	"\n" +
+	"allow_http\x18\t \x01(\bR\tallowHttp\x12)\n" +
+	"\x10follow_redirects\x18\n" +
+	" \x01(\bR\x0ffollowRedirectsB\r\n" +
+	"\v_auth_style\"Y\n" +
+	"\rEndpointParam\x12(\n" +
+	"\x04name\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f\x10\x01(\x80\x022\b^[!-~]*$R\x04name\x12\x1e\n" +
+	"\x05value\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x05value\"+\n" +
+	"\tTokenFile\x12\x1e\n" +
+	"\x04path\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80 R\x04path\"\xbc\x04\n" +
 	"\x0eUpstreamPolicy\x121\n" +
 	"\fmax_attempts\x18\x01 \x01(\rB\t\xbaH\x06*\x04\x18\n" +
 	"(\x01H\x00R\vmaxAttempts\x88\x01\x01\x12U\n" +
@@ -867,39 +1254,49 @@ func file_retry_v1_config_proto_rawDescGZIP() []byte {
 	return file_retry_v1_config_proto_rawDescData
 }
 
-var file_retry_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_retry_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_retry_v1_config_proto_goTypes = []any{
 	(*Config)(nil),              // 0: retry.v1.Config
 	(*BudgetBackend)(nil),       // 1: retry.v1.BudgetBackend
 	(*Sentinel)(nil),            // 2: retry.v1.Sentinel
 	(*ClientTLS)(nil),           // 3: retry.v1.ClientTLS
 	(*Upstream)(nil),            // 4: retry.v1.Upstream
-	(*UpstreamPolicy)(nil),      // 5: retry.v1.UpstreamPolicy
-	(*Backoff)(nil),             // 6: retry.v1.Backoff
-	(*Budget)(nil),              // 7: retry.v1.Budget
-	(*Operation)(nil),           // 8: retry.v1.Operation
-	(*durationpb.Duration)(nil), // 9: google.protobuf.Duration
+	(*CredentialSource)(nil),    // 5: retry.v1.CredentialSource
+	(*OAuth2)(nil),              // 6: retry.v1.OAuth2
+	(*EndpointParam)(nil),       // 7: retry.v1.EndpointParam
+	(*TokenFile)(nil),           // 8: retry.v1.TokenFile
+	(*UpstreamPolicy)(nil),      // 9: retry.v1.UpstreamPolicy
+	(*Backoff)(nil),             // 10: retry.v1.Backoff
+	(*Budget)(nil),              // 11: retry.v1.Budget
+	(*Operation)(nil),           // 12: retry.v1.Operation
+	(*durationpb.Duration)(nil), // 13: google.protobuf.Duration
 }
 var file_retry_v1_config_proto_depIdxs = []int32{
-	5,  // 0: retry.v1.Config.defaults:type_name -> retry.v1.UpstreamPolicy
+	9,  // 0: retry.v1.Config.defaults:type_name -> retry.v1.UpstreamPolicy
 	4,  // 1: retry.v1.Config.upstreams:type_name -> retry.v1.Upstream
 	1,  // 2: retry.v1.Config.budget:type_name -> retry.v1.BudgetBackend
 	2,  // 3: retry.v1.BudgetBackend.sentinel:type_name -> retry.v1.Sentinel
 	3,  // 4: retry.v1.BudgetBackend.tls:type_name -> retry.v1.ClientTLS
-	5,  // 5: retry.v1.Upstream.policy:type_name -> retry.v1.UpstreamPolicy
-	8,  // 6: retry.v1.Upstream.operations:type_name -> retry.v1.Operation
-	9,  // 7: retry.v1.UpstreamPolicy.min_attempt_budget:type_name -> google.protobuf.Duration
-	6,  // 8: retry.v1.UpstreamPolicy.backoff:type_name -> retry.v1.Backoff
-	7,  // 9: retry.v1.UpstreamPolicy.budget:type_name -> retry.v1.Budget
-	9,  // 10: retry.v1.Backoff.base:type_name -> google.protobuf.Duration
-	9,  // 11: retry.v1.Backoff.max:type_name -> google.protobuf.Duration
-	9,  // 12: retry.v1.Backoff.retry_after_cap:type_name -> google.protobuf.Duration
-	9,  // 13: retry.v1.Budget.interval:type_name -> google.protobuf.Duration
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	9,  // 5: retry.v1.Upstream.policy:type_name -> retry.v1.UpstreamPolicy
+	12, // 6: retry.v1.Upstream.operations:type_name -> retry.v1.Operation
+	5,  // 7: retry.v1.Upstream.credential:type_name -> retry.v1.CredentialSource
+	6,  // 8: retry.v1.CredentialSource.oauth2:type_name -> retry.v1.OAuth2
+	8,  // 9: retry.v1.CredentialSource.token_file:type_name -> retry.v1.TokenFile
+	7,  // 10: retry.v1.OAuth2.endpoint_params:type_name -> retry.v1.EndpointParam
+	3,  // 11: retry.v1.OAuth2.tls:type_name -> retry.v1.ClientTLS
+	13, // 12: retry.v1.OAuth2.timeout:type_name -> google.protobuf.Duration
+	13, // 13: retry.v1.UpstreamPolicy.min_attempt_budget:type_name -> google.protobuf.Duration
+	10, // 14: retry.v1.UpstreamPolicy.backoff:type_name -> retry.v1.Backoff
+	11, // 15: retry.v1.UpstreamPolicy.budget:type_name -> retry.v1.Budget
+	13, // 16: retry.v1.Backoff.base:type_name -> google.protobuf.Duration
+	13, // 17: retry.v1.Backoff.max:type_name -> google.protobuf.Duration
+	13, // 18: retry.v1.Backoff.retry_after_cap:type_name -> google.protobuf.Duration
+	13, // 19: retry.v1.Budget.interval:type_name -> google.protobuf.Duration
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_retry_v1_config_proto_init() }
@@ -908,10 +1305,15 @@ func file_retry_v1_config_proto_init() {
 		return
 	}
 	file_retry_v1_config_proto_msgTypes[1].OneofWrappers = []any{}
-	file_retry_v1_config_proto_msgTypes[5].OneofWrappers = []any{}
+	file_retry_v1_config_proto_msgTypes[5].OneofWrappers = []any{
+		(*CredentialSource_Oauth2)(nil),
+		(*CredentialSource_TokenFile)(nil),
+	}
 	file_retry_v1_config_proto_msgTypes[6].OneofWrappers = []any{}
-	file_retry_v1_config_proto_msgTypes[7].OneofWrappers = []any{}
-	file_retry_v1_config_proto_msgTypes[8].OneofWrappers = []any{
+	file_retry_v1_config_proto_msgTypes[9].OneofWrappers = []any{}
+	file_retry_v1_config_proto_msgTypes[10].OneofWrappers = []any{}
+	file_retry_v1_config_proto_msgTypes[11].OneofWrappers = []any{}
+	file_retry_v1_config_proto_msgTypes[12].OneofWrappers = []any{
 		(*Operation_Pattern)(nil),
 		(*Operation_RouteOperation)(nil),
 	}
@@ -921,7 +1323,7 @@ func file_retry_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_retry_v1_config_proto_rawDesc), len(file_retry_v1_config_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -29,7 +29,7 @@ type Server struct {
 	Budget budget.Budget
 	// Ledger is where answers that were cut off are entered, as far as they are uncertain by what Config
 	// returns; nil is nowhere.
-	Ledger  *ledger.Ledger
+	Ledger  ledger.Ledger
 	Config  func() *config.Config
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger

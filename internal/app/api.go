@@ -32,7 +32,7 @@ type api struct {
 	budget   budget.Budget
 	grants   *decisionapi.Grants
 	switches *switches.Switches
-	ledger   *ledger.Ledger
+	ledger   ledger.Ledger
 	recent   *recent.Decisions
 	metrics  *telemetry.Metrics
 	log      *slog.Logger

@@ -17,7 +17,7 @@ import (
 	"github.com/verdictproxy/verdict/internal/config"
 	"github.com/verdictproxy/verdict/internal/decisionapi"
 	"github.com/verdictproxy/verdict/internal/extproc"
-	"github.com/verdictproxy/verdict/internal/ledger"
+	"github.com/verdictproxy/verdict/internal/ledger/memory"
 	"github.com/verdictproxy/verdict/internal/recent"
 	"github.com/verdictproxy/verdict/internal/switches"
 	"github.com/verdictproxy/verdict/internal/telemetry"
@@ -57,7 +57,7 @@ func (c *ServeCmd) build(log *slog.Logger) (s *service, err error) {
 		config:   func() *config.Config { return cfg },
 		grants:   decisionapi.NewGrants(),
 		switches: new(switches.Switches),
-		ledger:   ledger.New(c.LedgerSize, nil),
+		ledger:   memory.New(c.LedgerSize, nil),
 		recent:   new(recent.Decisions),
 		metrics:  telemetry.New(s.registry),
 		log:      log,

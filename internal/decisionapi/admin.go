@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
+	"github.com/verdictproxy/verdict/internal/ledger"
 	"github.com/verdictproxy/verdict/internal/recent"
 	"github.com/verdictproxy/verdict/internal/switches"
 )
@@ -77,8 +78,8 @@ func (s *Admin) Why(_ context.Context, req *retryv1.WhyRequest) (*retryv1.WhyRes
 			Method:    text(d.Method),
 			Path:      text(d.Path),
 			Cause:     text(d.Cause),
-			Facts:     given(&d.Entry),
-			Rules:     ladder(d.Rules),
+			Facts:     d.Given(),
+			Rules:     ledger.Ladder(d.Rules),
 		}
 		if d.Decision.Uncertain {
 			past.CaseId = text(d.CaseID)

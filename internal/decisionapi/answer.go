@@ -25,16 +25,3 @@ func (q *question) answer(d decision.Decision) *retryv1.Decision {
 	}
 	return m
 }
-
-func ladder(outcomes []decision.RuleOutcome) []*retryv1.RuleOutcome {
-	var rules []*retryv1.RuleOutcome
-	for _, o := range outcomes {
-		rules = append(rules, &retryv1.RuleOutcome{
-			Number:  uint32(o.Number),
-			Name:    o.Name,
-			Verdict: retryv1.Verdict(o.Verdict),
-			Reason:  retryv1.Reason(o.Reason),
-		})
-	}
-	return rules
-}

@@ -32,7 +32,7 @@ func TestGivenIsReadAgain(t *testing.T) {
 		if f.Deadline == decision.DeadlineKnown {
 			f.Remaining = time.Duration(r.IntN(4)-1) * time.Second
 		}
-		m := given(&ledger.Entry{Facts: f, Upstream: "app"})
+		m := ledger.Entry{Facts: f, Upstream: "app"}.Given()
 		if m == nil {
 			if f != (decision.Facts{}) {
 				t.Fatalf("%+v is not shown", f)
@@ -54,13 +54,13 @@ func TestGivenIsReadAgain(t *testing.T) {
 // Whatever a peer has sent, what is shown is small and what the API itself takes.
 func TestGivenIsBounded(t *testing.T) {
 	for _, name := range []string{strings.Repeat("é", 6000), strings.Repeat("\xff", 9000), strings.Repeat("a", 63) + "é"} {
-		m := given(&ledger.Entry{
+		m := ledger.Entry{
 			Upstream: name, Method: name, Path: name, Key: name,
 			Facts: decision.Facts{
 				Attempt: 1 << 40, Status: -5, Deadline: decision.DeadlineKnown, Remaining: -1 << 62,
 				MaxWait: 1 << 62, PreviousWait: 1 << 62, RetryAfter: 1 << 62,
 			},
-		})
+		}.Given()
 		if err := validate(&retryv1.ExplainRequest{Facts: m}); err != nil {
 			t.Errorf("%.10q: %v", name, err)
 		}
@@ -83,9 +83,9 @@ func TestCasesShowTheLadder(t *testing.T) {
 	var seen []Decided
 	l.Observe = func(d Decided) { seen = append(seen, d) }
 	l.decide(t, f)
-	m := wholeCase(&ledger.Case{Entry: ledger.Entry{
+	m := ledger.Entry{
 		CaseID: "c", Upstream: "app", Method: "POST", Path: "/pay", Decision: seen[0].Decision, Facts: seen[0].Facts, Rules: seen[0].Rules,
-	}})
+	}.Case(time.Now())
 	again, err := l.Explain(t.Context(), &retryv1.ExplainRequest{Facts: m.GetFacts()})
 	if err != nil {
 		t.Fatal(err)

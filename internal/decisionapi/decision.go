@@ -7,6 +7,7 @@ import (
 	"time"
 
 	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
+	"github.com/verdictproxy/verdict/internal/ledger"
 	"github.com/verdictproxy/verdict/pkg/budget"
 	"github.com/verdictproxy/verdict/pkg/decision"
 )
@@ -92,7 +93,7 @@ func (s *Decisions) Explain(_ context.Context, req *retryv1.ExplainRequest) (*re
 	}
 	q := s.question(req.GetFacts())
 	d, rules := decision.Explain(q.facts, q.policy, s.random())
-	return &retryv1.ExplainResponse{Decision: q.answer(d), Rules: ladder(rules)}, nil
+	return &retryv1.ExplainResponse{Decision: q.answer(d), Rules: ledger.Ladder(rules)}, nil
 }
 
 // Classify is documented at retryv1.DecisionServiceServer.

@@ -2,12 +2,13 @@ package decisionapi
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/protobuf/proto"
 
 	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
 	"github.com/verdictproxy/verdict/internal/ledger"
@@ -20,22 +21,22 @@ const defaultPage = 100
 type Cases struct {
 	retryv1.UnimplementedLedgerServiceServer
 
-	Ledger *ledger.Ledger
+	Ledger ledger.Ledger
 }
 
 // Get is documented at retryv1.LedgerServiceServer, as are the others.
-func (s *Cases) Get(_ context.Context, req *retryv1.LedgerServiceGetRequest) (*retryv1.LedgerServiceGetResponse, error) {
+func (s *Cases) Get(ctx context.Context, req *retryv1.LedgerServiceGetRequest) (*retryv1.LedgerServiceGetResponse, error) {
 	if err := validate(req); err != nil {
 		return nil, err
 	}
-	c, err := s.Ledger.Get(req.GetCaseId())
+	c, err := s.Ledger.Get(ctx, req.GetCaseId())
 	if err != nil {
-		return nil, status.Error(codes.NotFound, err.Error())
+		return nil, ledgerError(err)
 	}
-	return &retryv1.LedgerServiceGetResponse{Case: wholeCase(c)}, nil
+	return &retryv1.LedgerServiceGetResponse{Case: c}, nil
 }
 
-func (s *Cases) List(_ context.Context, req *retryv1.LedgerServiceListRequest) (*retryv1.LedgerServiceListResponse, error) {
+func (s *Cases) List(ctx context.Context, req *retryv1.LedgerServiceListRequest) (*retryv1.LedgerServiceListResponse, error) {
 	if err := validate(req); err != nil {
 		return nil, err
 	}
@@ -47,15 +48,17 @@ func (s *Cases) List(_ context.Context, req *retryv1.LedgerServiceListRequest) (
 	if limit == 0 {
 		limit = defaultPage
 	}
-	cases, more := s.Ledger.List(filter(req.GetFilter()), before, limit)
-	resp := new(retryv1.LedgerServiceListResponse)
-	for _, c := range cases {
-		resp.Cases = append(resp.Cases, caseMessage(c))
+	page, err := s.Ledger.List(ctx, filter(req.GetFilter()), before, limit)
+	if err != nil {
+		return nil, ledgerError(err)
 	}
-	if more {
-		resp.NextPageToken = strconv.FormatUint(cases[len(cases)-1].Number, 10)
+	resp := &retryv1.LedgerServiceListResponse{Lost: page.Lost}
+	for _, c := range page.Cases {
+		resp.Cases = append(resp.Cases, brief(c))
 	}
-	_, resp.Lost = s.Ledger.Count()
+	if page.Next != 0 {
+		resp.NextPageToken = strconv.FormatUint(page.Next, 10)
+	}
 	return resp, nil
 }
 
@@ -63,20 +66,20 @@ func (s *Cases) Watch(req *retryv1.LedgerServiceWatchRequest, stream grpc.Server
 	if err := validate(req); err != nil {
 		return err
 	}
-	return s.Ledger.Watch(stream.Context(), filter(req.GetFilter()), func(c *ledger.Case, missed uint64) error {
-		return stream.Send(&retryv1.LedgerServiceWatchResponse{Case: caseMessage(c), Missed: missed})
-	})
+	return ledgerError(s.Ledger.Watch(stream.Context(), filter(req.GetFilter()), func(c *ledger.Case, missed uint64) error {
+		return stream.Send(&retryv1.LedgerServiceWatchResponse{Case: brief(c), Missed: missed})
+	}))
 }
 
-func (s *Cases) Resolve(_ context.Context, req *retryv1.LedgerServiceResolveRequest) (*retryv1.LedgerServiceResolveResponse, error) {
+func (s *Cases) Resolve(ctx context.Context, req *retryv1.LedgerServiceResolveRequest) (*retryv1.LedgerServiceResolveResponse, error) {
 	if err := validate(req); err != nil {
 		return nil, err
 	}
-	c, err := s.Ledger.Resolve(req.GetCaseId(), ledger.State(req.GetState()), req.GetNote())
+	c, err := s.Ledger.Resolve(ctx, req.GetCaseId(), req.GetState(), req.GetNote())
 	if err != nil {
-		return nil, status.Error(codes.NotFound, err.Error())
+		return nil, ledgerError(err)
 	}
-	return &retryv1.LedgerServiceResolveResponse{Case: wholeCase(c)}, nil
+	return &retryv1.LedgerServiceResolveResponse{Case: c}, nil
 }
 
 // parsePageToken reads the number of the last case of the page before; the schema lets digits pass only.
@@ -92,7 +95,7 @@ func parsePageToken(token string) (uint64, error) {
 }
 
 func filter(m *retryv1.CaseFilter) ledger.Filter {
-	f := ledger.Filter{Upstream: m.GetUpstream(), Operation: m.GetOperation(), State: ledger.State(m.GetState())}
+	f := ledger.Filter{Upstream: m.GetUpstream(), Operation: m.GetOperation(), State: m.GetState()}
 	if m.GetSince() != nil {
 		f.Since = m.GetSince().AsTime()
 	}
@@ -102,34 +105,22 @@ func filter(m *retryv1.CaseFilter) ledger.Filter {
 	return f
 }
 
-// wholeCase has the facts and the ladder too.
-func wholeCase(c *ledger.Case) *retryv1.Case {
-	m := caseMessage(c)
-	m.Facts, m.Rules = given(&c.Entry), ladder(c.Rules)
-	return m
+// brief is a case without facts and ladder, which are the larger part of it.
+func brief(c *ledger.Case) *retryv1.Case {
+	c = proto.CloneOf(c)
+	c.Facts, c.Rules = nil, nil
+	return c
 }
 
-func caseMessage(c *ledger.Case) *retryv1.Case {
-	m := &retryv1.Case{
-		CaseId:         c.CaseID,
-		Time:           timestamppb.New(c.Time),
-		State:          retryv1.CaseState(c.State),
-		Note:           c.Note,
-		RequestId:      text(c.RequestID),
-		Upstream:       text(c.Upstream),
-		Operation:      text(c.Operation),
-		Method:         text(c.Method),
-		Path:           text(c.Path),
-		IdempotencyKey: text(c.Key),
-		Attempts:       uint32(max(c.Attempts, 0)),
-		Evidence:       retryv1.Evidence(c.Decision.Evidence),
-		Execution:      retryv1.Execution(c.Decision.Execution),
-		Verdict:        retryv1.Verdict(c.Decision.Verdict),
-		Reason:         retryv1.Reason(c.Decision.Reason),
-		Cause:          text(c.Cause),
+// ledgerError is the status that an error of the ledger comes to; one that has a status keeps it.
+func ledgerError(err error) error {
+	switch {
+	case errors.Is(err, ledger.ErrNotFound):
+		return status.Error(codes.NotFound, err.Error())
+	case errors.Is(err, ledger.ErrUnavailable):
+		return status.Error(codes.Unavailable, err.Error())
+	case errors.Is(err, ledger.ErrDamaged):
+		return status.Error(codes.DataLoss, err.Error())
 	}
-	if !c.Resolved.IsZero() {
-		m.Resolved = timestamppb.New(c.Resolved)
-	}
-	return m
+	return err
 }

@@ -13,6 +13,7 @@ import (
 
 	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
 	"github.com/verdictproxy/verdict/internal/ledger"
+	ledgermemory "github.com/verdictproxy/verdict/internal/ledger/memory"
 	"github.com/verdictproxy/verdict/pkg/budget"
 	"github.com/verdictproxy/verdict/pkg/budget/memory"
 	"github.com/verdictproxy/verdict/pkg/decision"
@@ -55,7 +56,7 @@ func budgets(upstream string) budget.Settings {
 type lab struct {
 	*declared
 	*Decisions
-	*ledger.Ledger
+	ledger.Ledger
 	conn     *grpc.ClientConn
 	decision retryv1.DecisionServiceClient
 	budget   retryv1.BudgetServiceClient
@@ -76,7 +77,7 @@ func newLab(t testing.TB) *lab {
 	server := grpc.NewServer(Codec())
 	Register(server, retryv1.DecisionService_ServiceDesc, l.Decisions)
 	Register(server, retryv1.BudgetService_ServiceDesc, &Budgets{Budget: tokens, Grants: grants})
-	l.Ledger = ledger.New(3, nil)
+	l.Ledger = ledgermemory.New(3, nil)
 	Register(server, retryv1.LedgerService_ServiceDesc, &Cases{Ledger: l.Ledger})
 	listener := bufconn.Listen(1 << 20)
 	done := make(chan error, 1)

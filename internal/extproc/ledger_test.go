@@ -5,7 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
 	"github.com/verdictproxy/verdict/internal/ledger"
+	"github.com/verdictproxy/verdict/internal/ledger/memory"
 	"github.com/verdictproxy/verdict/internal/recent"
 	"github.com/verdictproxy/verdict/pkg/decision"
 )
@@ -24,29 +28,32 @@ func TestEntriesHaveTheLadder(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inLab(t, "", func(t *testing.T, l *lab) {
-				l.Ledger, l.Recent = ledger.New(0, nil), new(recent.Decisions)
+				l.Ledger, l.Recent = memory.New(0, nil), new(recent.Decisions)
 				if _, err := l.process(judgeMetadata(), 0, showHeaders(strings.Fields(test.facts))); err != nil {
 					t.Fatal(err)
 				}
-				cases, _ := l.Ledger.List(ledger.Filter{}, 0, 10)
-				if len(cases) != 1 {
-					t.Fatalf("%d cases", len(cases))
+				page, err := l.Ledger.List(t.Context(), ledger.Filter{}, 0, 10)
+				if err != nil || len(page.Cases) != 1 {
+					t.Fatalf("%v, %v", page, err)
 				}
-				remembered := l.Recent.Find(cases[0].CaseID)
+				entered := page.Cases[0]
+				remembered := l.Recent.Find(entered.GetCaseId())
 				if len(remembered) != 1 {
 					t.Fatalf("%d remembered", len(remembered))
 				}
-				for _, e := range []ledger.Entry{cases[0].Entry, remembered[0].Entry} {
-					got := fmt.Sprintf("attempt %d %v %v:", e.Facts.Attempt, e.Facts.Body, e.Facts.Idempotency)
-					for _, r := range e.Rules {
-						got += fmt.Sprintf(" %d", r.Number)
-						if r.Verdict != decision.VerdictNone {
-							got += fmt.Sprintf("=%v(%v)", r.Verdict, r.Reason)
-						}
+				e := remembered[0].Entry
+				got := fmt.Sprintf("attempt %d %v %v:", e.Facts.Attempt, e.Facts.Body, e.Facts.Idempotency)
+				for _, r := range e.Rules {
+					got += fmt.Sprintf(" %d", r.Number)
+					if r.Verdict != decision.VerdictNone {
+						got += fmt.Sprintf("=%v(%v)", r.Verdict, r.Reason)
 					}
-					if got != test.want {
-						t.Errorf("%s\nwant %s", got, test.want)
-					}
+				}
+				if got != test.want {
+					t.Errorf("%s\nwant %s", got, test.want)
+				}
+				if diff := cmp.Diff(e.Case(entered.GetTime().AsTime()), entered, protocmp.Transform()); diff != "" {
+					t.Errorf("entered is not what is remembered: %s", diff)
 				}
 			})
 		})

@@ -38,7 +38,7 @@ type Server struct {
 	// not say the name; nil is none.
 	Shadow func(upstream string) bool
 	// Ledger is where uncertain outcomes are entered; nil is nowhere.
-	Ledger *ledger.Ledger
+	Ledger ledger.Ledger
 	// Recent is what remembers decisions; nil is nothing.
 	Recent  *recent.Decisions
 	Metrics *telemetry.Metrics

@@ -1,51 +1,80 @@
 package ledger
 
-import "context"
+import (
+	"context"
+	"sync"
+)
 
-// watchBuffer is how many cases a watcher may be behind.
-const watchBuffer = 256
+// WatchBuffer is how many cases a watcher may be behind.
+const WatchBuffer = 256
+
+// Watchers are those who watch one ledger in this process. It is ready to use as it is, and safe for
+// concurrent use.
+type Watchers struct {
+	mu  sync.Mutex
+	all map[*watcher]struct{}
+}
 
 type watcher struct {
 	filter Filter
 	cases  chan *Case
-	missed uint64 // under Ledger.mu
+	missed uint64 // under Watchers.mu
 }
 
-// tell hands a case to all whom it concerns, and waits for none; l.mu is held.
-func (l *Ledger) tell(c *Case) {
-	for w := range l.watchers {
-		if !w.filter.Match(c) {
+// Tell hands a case to all whom it concerns, and waits for none.
+func (w *Watchers) Tell(c *Case) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for one := range w.all {
+		if !one.filter.Match(c) {
 			continue
 		}
 		select {
-		case w.cases <- c:
+		case one.cases <- c:
 		default:
-			w.missed++
+			one.missed++
 		}
 	}
 }
 
-// Watch calls each for every case that matches when it is entered or resolved, from now on, with the
-// number of those that were missed until then because each was too slow. It returns each's error, or
-// ctx's when that ends.
-func (l *Ledger) Watch(ctx context.Context, f Filter, each func(c *Case, missed uint64) error) error {
-	w := &watcher{filter: f, cases: make(chan *Case, watchBuffer)}
-	l.mu.Lock()
-	l.watchers[w] = struct{}{}
-	l.mu.Unlock()
+// Missed adds cases that nobody was told of.
+func (w *Watchers) Missed(n uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for one := range w.all {
+		one.missed += n
+	}
+}
+
+// Len is how many there are.
+func (w *Watchers) Len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.all)
+}
+
+// Watch is that of Ledger.
+func (w *Watchers) Watch(ctx context.Context, f Filter, each func(c *Case, missed uint64) error) error {
+	one := &watcher{filter: f, cases: make(chan *Case, WatchBuffer)}
+	w.mu.Lock()
+	if w.all == nil {
+		w.all = map[*watcher]struct{}{}
+	}
+	w.all[one] = struct{}{}
+	w.mu.Unlock()
 	defer func() {
-		l.mu.Lock()
-		delete(l.watchers, w)
-		l.mu.Unlock()
+		w.mu.Lock()
+		delete(w.all, one)
+		w.mu.Unlock()
 	}()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case c := <-w.cases:
-			l.mu.Lock()
-			missed := w.missed
-			l.mu.Unlock()
+		case c := <-one.cases:
+			w.mu.Lock()
+			missed := one.missed
+			w.mu.Unlock()
 			if err := each(c, missed); err != nil {
 				return err
 			}

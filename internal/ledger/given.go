@@ -1,4 +1,4 @@
-package decisionapi
+package ledger
 
 import (
 	"strconv"
@@ -8,13 +8,12 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
-	"github.com/verdictproxy/verdict/internal/ledger"
 	"github.com/verdictproxy/verdict/pkg/decision"
 )
 
-// given writes down what the rules were given, so that Explain reads the same again: facts is its inverse,
-// but for the budget and the class, which are not the message's alone. Entries of unknown facts give nil.
-func given(e *ledger.Entry) *retryv1.Facts {
+// Given writes down what the rules were given, so that DecisionService.Explain reads the same again, but for
+// the budget and the class, which are not the message's alone. Entries of unknown facts give nil.
+func (e Entry) Given() *retryv1.Facts {
 	f := &e.Facts
 	if *f == (decision.Facts{}) {
 		return nil
@@ -84,4 +83,18 @@ func bounded(s string, n int) string {
 		n--
 	}
 	return s
+}
+
+// Ladder is what each rule said.
+func Ladder(outcomes []decision.RuleOutcome) []*retryv1.RuleOutcome {
+	var rules []*retryv1.RuleOutcome
+	for _, o := range outcomes {
+		rules = append(rules, &retryv1.RuleOutcome{
+			Number:  uint32(o.Number),
+			Name:    o.Name,
+			Verdict: retryv1.Verdict(o.Verdict),
+			Reason:  retryv1.Reason(o.Reason),
+		})
+	}
+	return rules
 }

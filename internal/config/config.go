@@ -26,6 +26,8 @@ type Config struct {
 	byCluster  map[string]*Upstream
 	resolved   *retryv1.Config
 	warnings   Problems
+	empty      bool
+	past       past
 }
 
 // Warnings are what a file that is valid says all the same and its operator should know.
@@ -46,16 +48,21 @@ func Load(path string) (*Config, error) {
 	if path == "" {
 		return Default(), nil
 	}
+	data, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data)
+}
+
+// Read returns a file's content; of one that is too large, so much of it that Parse says so.
+func Read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	return Parse(path, data)
+	return io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
 }
 
 // Parse reads a file's content; name stands in front of each problem. Nothing but blanks and comments
@@ -67,6 +74,12 @@ func Parse(name string, data []byte) (*Config, error) {
 	}
 	return c, nil
 }
+
+// Empty reports whether the file had nothing but blanks and comments.
+func (c *Config) Empty() bool { return c.empty }
+
+// Message returns what was understood, the defaults written out. It must not be changed.
+func (c *Config) Message() *retryv1.Config { return c.resolved }
 
 // YAML returns what was understood, the defaults written out: a file that means the same.
 func (c *Config) YAML() ([]byte, error) {
@@ -121,6 +134,7 @@ type Upstream struct {
 	policy     decision.Policy
 	budget     budget.Settings
 	ambiguous  int
+	shadow     bool
 	operations operations
 	credential *retryv1.CredentialSource
 }
@@ -142,6 +156,16 @@ func (u *Upstream) Budget() budget.Settings { return u.budget }
 // AmbiguousStatus is the status, 500 to 599, of Envoy's own local replies whose outcome is uncertain;
 // 0 means that Envoy's own status is kept.
 func (u *Upstream) AmbiguousStatus() int { return u.ambiguous }
+
+// Shadow reports whether decisions on an upstream's answers are only counted, logged and entered. "", an
+// upstream that is not known, is in the shadow only where all are.
+func (c *Config) Shadow(cluster string) bool {
+	if cluster != "" {
+		return c.Upstream(cluster).shadow
+	}
+	lit := func(u *Upstream) bool { return !u.shadow }
+	return c.undeclared.shadow && !slices.ContainsFunc(c.upstreams, lit)
+}
 
 // Operation returns the declared operation's name, "" where none counted, and the request's class
 // before its key was looked at (decision.Idempotency.WithKey does that).

@@ -41,6 +41,10 @@ func resolve(d *document) (*Config, error) {
 		}
 	}
 	c.resolved, c.warnings = &d.config, d.warnings
+	if d.config.LongestRequest == nil {
+		d.config.LongestRequest = durationpb.New(defaultLongestRequest)
+	}
+	c.empty = d.root == nil || d.root.Tag == "!!null"
 	return c, d.problems.err()
 }
 
@@ -57,6 +61,7 @@ func builtIn() *retryv1.UpstreamPolicy {
 			RetryAfterCap: durationpb.New(p.RetryAfterCap),
 		},
 		ReplayOn_401: proto.String("safe"),
+		Shadow:       proto.Bool(false),
 		Budget: &retryv1.Budget{
 			Ratio:               proto.Float64(float64(b.Ratio) / budget.Token),
 			MinRetriesPerSecond: proto.Float64(b.MinRetriesPerSecond()),
@@ -124,6 +129,7 @@ func newUpstream(p *retryv1.UpstreamPolicy) *Upstream {
 			ReplayOn401:   decision.ReplaySafe,
 		},
 		ambiguous: int(p.GetAmbiguousStatus()),
+		shadow:    p.GetShadow(),
 	}
 	if p.GetBackoff().GetJitter() == "decorrelated" {
 		u.policy.Backoff.Jitter = decision.DecorrelatedJitter

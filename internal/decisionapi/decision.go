@@ -22,6 +22,9 @@ type Declarations interface {
 	Operation(upstream, method, path, routeOperation string) (name string, class decision.Idempotency)
 	// Strictest returns the strictest class that is declared for an upstream, Safe where none is.
 	Strictest(upstream string) decision.Idempotency
+	// AnyBefore reports whether looser holds for any declarations that may have been in force when an
+	// earlier attempt of a request with such a deadline was judged.
+	AnyBefore(now time.Time, deadline decision.DeadlineState, looser func(Declarations) bool) bool
 }
 
 // Decisions serves retry.v1.DecisionService.
@@ -128,6 +131,9 @@ func (s *Decisions) question(m *retryv1.Facts) question {
 		policy:  declared.Policy(m.GetUpstream()),
 	}
 	q.operation, q.facts.Idempotency = class(declared, m.GetUpstream(), m.GetCall())
+	if looserBefore(declared, m, q, s.now()) {
+		q.facts.Earlier = decision.Earlier{}
+	}
 	if q.account.Empty() {
 		q.facts.Budget = decision.BudgetEmpty
 	}
@@ -135,6 +141,16 @@ func (s *Decisions) question(m *retryv1.Facts) question {
 		q.facts.Runtime = s.Runtime(m.GetUpstream())
 	}
 	return q
+}
+
+// looserBefore reports whether what the caller says of earlier attempts may have been said by declarations
+// under which it meant less: a looser class left no outcome open, and a status that is distrusted now was
+// taken at its word.
+func looserBefore(declared Declarations, m *retryv1.Facts, q question, now time.Time) bool {
+	return m.GetAttempt() != 1 && declared.AnyBefore(now, q.facts.Deadline, func(before Declarations) bool {
+		_, class := class(before, m.GetUpstream(), m.GetCall())
+		return class > q.facts.Idempotency || !before.Policy(m.GetUpstream()).Distrusted.Includes(q.policy.Distrusted)
+	})
 }
 
 // class is the operation's for this request: the caller may tighten what was declared, never loosen it.

@@ -256,3 +256,37 @@ func TestEnvoyStatusCountsFromTheUpstreamOnly(t *testing.T) {
 		}
 	}
 }
+
+// What a caller says of earlier attempts counts only by what is declared now: declarations that were
+// looser, or trusted a status, may have said it of an attempt that was executed.
+func TestLooserBefore(t *testing.T) {
+	distrusting := decision.DefaultPolicy()
+	distrusting.Distrusted.Add(429)
+	safe := map[string]decision.Idempotency{"POST": decision.Safe}
+	for name, test := range map[string]struct {
+		now, before *declared
+		attempt     uint32
+		want        retryv1.Reason
+	}{
+		"a class":           {&declared{policy: decision.DefaultPolicy()}, &declared{policy: decision.DefaultPolicy(), operations: safe}, 2, retryv1.Reason_REASON_EARLIER_ATTEMPT},
+		"a status":          {&declared{policy: distrusting}, &declared{policy: decision.DefaultPolicy()}, 2, retryv1.Reason_REASON_EARLIER_ATTEMPT},
+		"the first attempt": {&declared{policy: distrusting}, &declared{policy: decision.DefaultPolicy()}, 1, retryv1.Reason_REASON_UNSPECIFIED},
+		"not looser":        {&declared{policy: decision.DefaultPolicy()}, &declared{policy: distrusting}, 2, retryv1.Reason_REASON_UNSPECIFIED},
+		"nothing before":    {&declared{policy: distrusting}, nil, 2, retryv1.Reason_REASON_UNSPECIFIED},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			*l.declared = *test.now
+			if test.before != nil {
+				l.declared.before = []*declared{test.before}
+			}
+			f := refused()
+			f.Call = &retryv1.Call{Method: "POST", Path: "/pay"}
+			f.Attempt = test.attempt
+			f.Earlier = &retryv1.Earlier{Execution: retryv1.Execution_EXECUTION_NOT_EXECUTED, Certainty: retryv1.Certainty_CERTAINTY_CERTAIN}
+			if d := l.decide(t, f).GetDecision(); d.GetReason() != test.want {
+				t.Errorf("%v", d)
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package decisionapi
 import (
 	"context"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ type declared struct {
 	// operations are by method; an undeclared one has the method's class.
 	operations map[string]decision.Idempotency
 	strictest  decision.Idempotency
+	before     []*declared
 }
 
 func (d *declared) Policy(string) decision.Policy { return d.policy }
@@ -39,6 +41,10 @@ func (d *declared) Operation(_, method, _, route string) (string, decision.Idemp
 }
 
 func (d *declared) Strictest(string) decision.Idempotency { return d.strictest }
+
+func (d *declared) AnyBefore(_ time.Time, _ decision.DeadlineState, looser func(Declarations) bool) bool {
+	return slices.ContainsFunc(d.before, func(b *declared) bool { return looser(b) })
+}
 
 // budgets: the upstream "empty" never pays, "one" pays for one retry, any other for many.
 func budgets(upstream string) budget.Settings {

@@ -40,7 +40,7 @@ func (c *call) examine(a evidence.Attempt) *failure {
 	}
 	f := c.examinePlain(a)
 	f.policy.MaxAttempts = min(f.policy.MaxAttempts, c.limits.retries+1)
-	f.remember()
+	c.remember(f)
 	f.facts.Body = a.Body(c.limits.replay)
 	f.facts.MaxWait = c.limits.maxWait
 	return f
@@ -96,36 +96,56 @@ func (c *call) examineUnknown(a evidence.Attempt) *failure {
 	return f
 }
 
-// class is the operation's class for this request. A request whose method is not what it seems, or
-// that was redirected on its way, is non-idempotent. Where the upstream is not known, it may be any.
-func (c *call) class(f *failure) decision.Idempotency {
-	name, class := f.upstream.Operation(f.Method, f.Path, f.Attempt.Operation)
-	f.operation = name
-	if f.Method == "" || f.Override || f.Redirected {
-		return decision.NonIdempotent
-	}
-	if f.Cluster == "" {
-		class = min(class, c.config.Strictest(f.Method, f.Path))
-	}
-	if class == decision.IdempotentWithKey && f.Key == "" {
-		return decision.NonIdempotent
-	}
+// class is the operation's class for this request.
+func (c *call) class(f *failure) (class decision.Idempotency) {
+	f.operation, class = classify(c.config, f.Attempt)
 	return class
+}
+
+// classify returns the operation's name and its class for this request. A request whose method is not
+// what it seems, or that was redirected on its way, is non-idempotent. Where the upstream is not known, it
+// may be any.
+func classify(declared *config.Config, a evidence.Attempt) (string, decision.Idempotency) {
+	name, class := declared.Upstream(a.Cluster).Operation(a.Method, a.Path, a.Operation)
+	if a.Method == "" || a.Override || a.Redirected {
+		return name, decision.NonIdempotent
+	}
+	if a.Cluster == "" {
+		class = min(class, declared.Strictest(a.Method, a.Path))
+	}
+	if class == decision.IdempotentWithKey && a.Key == "" {
+		class = decision.NonIdempotent
+	}
+	return name, class
 }
 
 // remember says what is known of the attempts before this one without remembering them. A
 // non-idempotent request is granted a retry only while it is NOT_EXECUTED, so that its attempt n+1
 // proves attempts 1 to n. This needs the hop, which alone retries, and all attempts to be of one class:
-// method, path and key are the same on each, and `extproc check --envoy` objects to inner routes that
-// may choose another upstream for another attempt. A redirected attempt was of the request's own class
-// before, and is the second that an upstream got.
-func (f *failure) remember() {
+// method, path and key are the same on each, `extproc check --envoy` objects to inner routes that
+// may choose another upstream for another attempt, and looserBefore looks at what was declared before. A
+// redirected attempt was of the request's own class before, and is the second that an upstream got.
+func (c *call) remember(f *failure) {
 	switch {
 	case f.Redirected && f.Number > 0:
 		f.facts.Attempt = max(f.Number, 2)
-	case f.facts.Idempotency == decision.NonIdempotent && !f.Redirected:
+	case f.facts.Idempotency == decision.NonIdempotent && !f.Redirected && !c.looserBefore(f):
 		f.facts.Earlier = decision.Earlier{Execution: decision.NotExecuted, Certainty: decision.OutcomeCertain}
 	}
+}
+
+// looserBefore reports whether an earlier attempt of a non-idempotent request may have been judged by a
+// configuration under which a retry proved less: the operation was of a looser class, so that it was
+// granted after an attempt that may have been executed, or a status that is distrusted now was taken at
+// its word. Nothing else that can be declared changes what a granted retry proves: attempts, deadlines,
+// waits and budgets only deny, transient_statuses and replay_on_401 give a non-idempotent request nothing,
+// and in shadow mode no retry is granted.
+func (c *call) looserBefore(f *failure) bool {
+	return f.Number != 1 && c.config.AnyBefore(time.Now(), f.facts.Deadline, func(before *config.Config) bool {
+		_, class := classify(before, f.Attempt)
+		return class > decision.NonIdempotent ||
+			!before.Upstream(f.Cluster).Policy().Distrusted.Includes(f.policy.Distrusted)
+	})
 }
 
 func (f *failure) decide(r float64) decision.Decision {

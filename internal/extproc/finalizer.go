@@ -22,7 +22,7 @@ func (f *finalizer) handle(_ context.Context, req *extprocv3.ProcessingRequest) 
 	attempt := evidence.FromOuter(answer, f.key(req))
 	attempt.Override = attempt.Override || evidence.OverrideAttribute(req.GetAttributes())
 	failed := f.examine(attempt)
-	if f.server.shadows(failed.Cluster) {
+	if f.shadows(failed.Cluster) {
 		return new(reply).toHeaders(), nil // the judge has watched it
 	}
 	d := failed.decide(f.server.random())

@@ -48,7 +48,7 @@ func (j *judge) headers(ctx context.Context, h *extprocv3.HttpHeaders, key strin
 	}
 	f := j.examine(attempt)
 	d := j.decide(f)
-	if j.server.shadows(f.Cluster) {
+	if j.shadows(f.Cluster) {
 		return j.server.watch(f, d, j.answer), nil
 	}
 	if d.Verdict != decision.Retry {

@@ -31,7 +31,7 @@ func (p *plain) handle(ctx context.Context, req *extprocv3.ProcessingRequest) (*
 func (p *plain) answer(ctx context.Context, answer evidence.Headers) *extprocv3.ProcessingResponse {
 	f := p.examinePlain(p.exchange.Answer(answer))
 	d := f.decide(p.server.random())
-	if p.server.shadows(f.Cluster) {
+	if p.shadows(f.Cluster) {
 		return p.server.watch(f, d, answer)
 	}
 	if d.Verdict == decision.Retry {

@@ -34,8 +34,8 @@ type Server struct {
 	Drain  *Drain
 	// Runtime says whether a retry towards an upstream may begin, beside what Drain says; nil is always.
 	Runtime func(upstream string) decision.RuntimeState
-	// Shadow says for which upstreams Verdict looks and does not act, "" being those of which Envoy does
-	// not say the name; nil is none.
+	// Shadow says for which upstreams Verdict looks and does not act, beside those of Config; "" are those
+	// of which Envoy does not say the name. nil is none.
 	Shadow func(upstream string) bool
 	// Ledger is where uncertain outcomes are entered; nil is nowhere.
 	Ledger ledger.Ledger

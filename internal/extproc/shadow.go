@@ -9,7 +9,9 @@ import (
 
 // shadows reports whether decisions on an upstream's answers are only counted, logged and entered: no
 // token is taken, nothing waits, and the answer passes as if nobody had looked.
-func (s *Server) shadows(upstream string) bool { return s.Shadow != nil && s.Shadow(upstream) }
+func (c *call) shadows(upstream string) bool {
+	return c.server.Shadow != nil && c.server.Shadow(upstream) || c.config.Shadow(upstream)
+}
 
 // watch is what shadow mode does with a decision.
 func (s *Server) watch(f *failure, d decision.Decision, answer evidence.Headers) *extprocv3.ProcessingResponse {

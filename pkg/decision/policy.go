@@ -66,3 +66,13 @@ func (s StatusSet) Has(status int) bool {
 	i := status - 400
 	return s[i/64]&(1<<(i%64)) != 0
 }
+
+// Includes reports whether every status of other is in the set too.
+func (s StatusSet) Includes(other StatusSet) bool {
+	for i := range s {
+		if other[i]&^s[i] != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -42,3 +42,23 @@ func TestDefaultPolicy(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
+
+func TestStatusSetIncludes(t *testing.T) {
+	set := func(statuses ...int) (s StatusSet) {
+		for _, status := range statuses {
+			s.Add(status)
+		}
+		return s
+	}
+	for _, test := range []struct {
+		s, other StatusSet
+		want     bool
+	}{
+		{set(), set(), true}, {set(408), set(), true}, {set(), set(408), false}, {set(408), set(408), true},
+		{set(408, 599), set(599), true}, {set(408), set(408, 599), false}, {set(408), set(429), false},
+	} {
+		if got := test.s.Includes(test.other); got != test.want {
+			t.Errorf("%v includes %v: %v", test.s, test.other, got)
+		}
+	}
+}

@@ -27,6 +27,12 @@ const (
 // an empty file, and no file, mean the defaults. Unknown and repeated keys are errors, and every
 // error names file, line and column.
 //
+// A running service looks at the file every second and puts a change in force once it has been the same
+// for two looks, or at once at SIGHUP. A file that is not valid, that cannot be read, or that has become
+// empty (`{}` is not) is refused as a whole and said in the log; what was in force stays. `defaults`,
+// `upstreams` and `longest_request` take effect at once; what else has changed is said in the log, and
+// waits for a restart.
+//
 // What Envoy itself must know is not here but next to Envoy's own setting: the replay limit, the
 // number of retries, the longest wait (max_message_timeout), every timeout, and the name of the
 // idempotency-key header.
@@ -37,9 +43,18 @@ type Config struct {
 	// What holds for single upstreams. No cluster may stand in two entries. At most 1000 entries.
 	Upstreams []*Upstream `protobuf:"bytes,2,rep,name=upstreams,proto3" json:"upstreams,omitempty"`
 	// Where the retry budgets are kept.
-	Budget        *BudgetBackend `protobuf:"bytes,3,opt,name=budget,proto3" json:"budget,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Budget *BudgetBackend `protobuf:"bytes,3,opt,name=budget,proto3" json:"budget,omitempty"`
+	// The longest that a request which has a deadline may take, from its first byte to the end of its
+	// answer: the upload, all attempts and all waits. 1s to 86400s. Default 3600s.
+	//
+	// For so long after a change of this file, an operation that was declared less strict before it (of a
+	// looser class, or trusting a status that is distrusted now) counts as UNKNOWN on second and later
+	// attempts: an earlier attempt may have been followed by a retry that would not be granted today. All
+	// replicas must have the changed file within that time. A request that has no deadline counts so until
+	// the process ends.
+	LongestRequest *durationpb.Duration `protobuf:"bytes,5,opt,name=longest_request,json=longestRequest,proto3" json:"longest_request,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Config) Reset() {
@@ -89,6 +104,13 @@ func (x *Config) GetUpstreams() []*Upstream {
 func (x *Config) GetBudget() *BudgetBackend {
 	if x != nil {
 		return x.Budget
+	}
+	return nil
+}
+
+func (x *Config) GetLongestRequest() *durationpb.Duration {
+	if x != nil {
+		return x.LongestRequest
 	}
 	return nil
 }
@@ -771,8 +793,12 @@ type UpstreamPolicy struct {
 	// an invitation to retry (503). A 4xx is not allowed: it would tell the caller that nothing
 	// happened.
 	AmbiguousStatus *uint32 `protobuf:"varint,8,opt,name=ambiguous_status,json=ambiguousStatus,proto3,oneof" json:"ambiguous_status,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Look and do not act: what is decided on this upstream's answers is counted, logged and entered into
+	// the ledger, and Envoy's traffic passes as it is. An answer whose upstream is not known is acted on
+	// unless all upstreams are in the shadow. Default false. `extproc serve --shadow` adds to it.
+	Shadow        *bool `protobuf:"varint,9,opt,name=shadow,proto3,oneof" json:"shadow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpstreamPolicy) Reset() {
@@ -859,6 +885,13 @@ func (x *UpstreamPolicy) GetAmbiguousStatus() uint32 {
 		return *x.AmbiguousStatus
 	}
 	return 0
+}
+
+func (x *UpstreamPolicy) GetShadow() bool {
+	if x != nil && x.Shadow != nil {
+		return *x.Shadow
+	}
+	return false
 }
 
 // Backoff spaces the attempts of a request. No connection and no circuit-breaker slot of the upstream
@@ -1134,11 +1167,13 @@ var File_retry_v1_config_proto protoreflect.FileDescriptor
 
 const file_retry_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x15retry/v1/config.proto\x12\bretry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"\xac\x01\n" +
+	"\x15retry/v1/config.proto\x12\bretry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"\x82\x02\n" +
 	"\x06Config\x124\n" +
 	"\bdefaults\x18\x01 \x01(\v2\x18.retry.v1.UpstreamPolicyR\bdefaults\x12;\n" +
 	"\tupstreams\x18\x02 \x03(\v2\x12.retry.v1.UpstreamB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\tupstreams\x12/\n" +
-	"\x06budget\x18\x03 \x01(\v2\x17.retry.v1.BudgetBackendR\x06budget\"\xa2\x03\n" +
+	"\x06budget\x18\x03 \x01(\v2\x17.retry.v1.BudgetBackendR\x06budget\x12T\n" +
+	"\x0flongest_request\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x04\b\x80\xa3\x052\x02\b\x01R\x0elongestRequest\"\xa2\x03\n" +
 	"\rBudgetBackend\x123\n" +
 	"\abackend\x18\x01 \x01(\tB\x14\xbaH\x11r\x0fR\x06memoryR\x05redisH\x00R\abackend\x88\x01\x01\x12'\n" +
 	"\aaddress\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\xac\x02H\x01R\aaddress\x88\x01\x01\x12.\n" +
@@ -1204,7 +1239,7 @@ const file_retry_v1_config_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x05value\"+\n" +
 	"\tTokenFile\x12\x1e\n" +
 	"\x04path\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80 R\x04path\"\xbc\x04\n" +
+	"\xbaH\ar\x05\x10\x01(\x80 R\x04path\"\xe4\x04\n" +
 	"\x0eUpstreamPolicy\x121\n" +
 	"\fmax_attempts\x18\x01 \x01(\rB\t\xbaH\x06*\x04\x18\n" +
 	"(\x01H\x00R\vmaxAttempts\x88\x01\x01\x12U\n" +
@@ -1215,10 +1250,12 @@ const file_retry_v1_config_proto_rawDesc = "" +
 	"\rreplay_on_401\x18\x06 \x01(\tB\x17\xbaH\x14r\x12R\x04safeR\n" +
 	"idempotentH\x01R\vreplayOn401\x88\x01\x01\x12(\n" +
 	"\x06budget\x18\a \x01(\v2\x10.retry.v1.BudgetR\x06budget\x12;\n" +
-	"\x10ambiguous_status\x18\b \x01(\rB\v\xbaH\b*\x06\x18\xd7\x04(\xf4\x03H\x02R\x0fambiguousStatus\x88\x01\x01B\x0f\n" +
+	"\x10ambiguous_status\x18\b \x01(\rB\v\xbaH\b*\x06\x18\xd7\x04(\xf4\x03H\x02R\x0fambiguousStatus\x88\x01\x01\x12\x1b\n" +
+	"\x06shadow\x18\t \x01(\bH\x03R\x06shadow\x88\x01\x01B\x0f\n" +
 	"\r_max_attemptsB\x10\n" +
 	"\x0e_replay_on_401B\x13\n" +
-	"\x11_ambiguous_status\"\x9e\x02\n" +
+	"\x11_ambiguous_statusB\t\n" +
+	"\a_shadow\"\x9e\x02\n" +
 	"\aBackoff\x12?\n" +
 	"\x04base\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x02\b<2\x04\x10\xc0\x84=R\x04base\x12=\n" +
@@ -1275,28 +1312,29 @@ var file_retry_v1_config_proto_depIdxs = []int32{
 	9,  // 0: retry.v1.Config.defaults:type_name -> retry.v1.UpstreamPolicy
 	4,  // 1: retry.v1.Config.upstreams:type_name -> retry.v1.Upstream
 	1,  // 2: retry.v1.Config.budget:type_name -> retry.v1.BudgetBackend
-	2,  // 3: retry.v1.BudgetBackend.sentinel:type_name -> retry.v1.Sentinel
-	3,  // 4: retry.v1.BudgetBackend.tls:type_name -> retry.v1.ClientTLS
-	9,  // 5: retry.v1.Upstream.policy:type_name -> retry.v1.UpstreamPolicy
-	12, // 6: retry.v1.Upstream.operations:type_name -> retry.v1.Operation
-	5,  // 7: retry.v1.Upstream.credential:type_name -> retry.v1.CredentialSource
-	6,  // 8: retry.v1.CredentialSource.oauth2:type_name -> retry.v1.OAuth2
-	8,  // 9: retry.v1.CredentialSource.token_file:type_name -> retry.v1.TokenFile
-	7,  // 10: retry.v1.OAuth2.endpoint_params:type_name -> retry.v1.EndpointParam
-	3,  // 11: retry.v1.OAuth2.tls:type_name -> retry.v1.ClientTLS
-	13, // 12: retry.v1.OAuth2.timeout:type_name -> google.protobuf.Duration
-	13, // 13: retry.v1.UpstreamPolicy.min_attempt_budget:type_name -> google.protobuf.Duration
-	10, // 14: retry.v1.UpstreamPolicy.backoff:type_name -> retry.v1.Backoff
-	11, // 15: retry.v1.UpstreamPolicy.budget:type_name -> retry.v1.Budget
-	13, // 16: retry.v1.Backoff.base:type_name -> google.protobuf.Duration
-	13, // 17: retry.v1.Backoff.max:type_name -> google.protobuf.Duration
-	13, // 18: retry.v1.Backoff.retry_after_cap:type_name -> google.protobuf.Duration
-	13, // 19: retry.v1.Budget.interval:type_name -> google.protobuf.Duration
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	13, // 3: retry.v1.Config.longest_request:type_name -> google.protobuf.Duration
+	2,  // 4: retry.v1.BudgetBackend.sentinel:type_name -> retry.v1.Sentinel
+	3,  // 5: retry.v1.BudgetBackend.tls:type_name -> retry.v1.ClientTLS
+	9,  // 6: retry.v1.Upstream.policy:type_name -> retry.v1.UpstreamPolicy
+	12, // 7: retry.v1.Upstream.operations:type_name -> retry.v1.Operation
+	5,  // 8: retry.v1.Upstream.credential:type_name -> retry.v1.CredentialSource
+	6,  // 9: retry.v1.CredentialSource.oauth2:type_name -> retry.v1.OAuth2
+	8,  // 10: retry.v1.CredentialSource.token_file:type_name -> retry.v1.TokenFile
+	7,  // 11: retry.v1.OAuth2.endpoint_params:type_name -> retry.v1.EndpointParam
+	3,  // 12: retry.v1.OAuth2.tls:type_name -> retry.v1.ClientTLS
+	13, // 13: retry.v1.OAuth2.timeout:type_name -> google.protobuf.Duration
+	13, // 14: retry.v1.UpstreamPolicy.min_attempt_budget:type_name -> google.protobuf.Duration
+	10, // 15: retry.v1.UpstreamPolicy.backoff:type_name -> retry.v1.Backoff
+	11, // 16: retry.v1.UpstreamPolicy.budget:type_name -> retry.v1.Budget
+	13, // 17: retry.v1.Backoff.base:type_name -> google.protobuf.Duration
+	13, // 18: retry.v1.Backoff.max:type_name -> google.protobuf.Duration
+	13, // 19: retry.v1.Backoff.retry_after_cap:type_name -> google.protobuf.Duration
+	13, // 20: retry.v1.Budget.interval:type_name -> google.protobuf.Duration
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_retry_v1_config_proto_init() }

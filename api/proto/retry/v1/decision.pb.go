@@ -1301,7 +1301,8 @@ type Facts struct {
 	// This attempt's number, from 1, at most 1000000. 0: not known, and read as exhausted.
 	Attempt uint32 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// What is known of the attempts before this one; not read with the first. Absent: they are not
-	// remembered, and may have been executed. Two fields of the Decision before are it.
+	// remembered, and may have been executed. Two fields of the Decision before are it. For some time after
+	// the operation was declared stricter (Config.longest_request) they are taken for absent.
 	Earlier *Earlier `protobuf:"bytes,6,opt,name=earlier,proto3" json:"earlier,omitempty"`
 	// The wait before this attempt: 0s to 24h. Only decorrelated jitter reads it. Absent: not remembered.
 	PreviousWait *durationpb.Duration `protobuf:"bytes,7,opt,name=previous_wait,json=previousWait,proto3" json:"previous_wait,omitempty"`

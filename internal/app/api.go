@@ -19,6 +19,7 @@ import (
 	"github.com/verdictproxy/verdict/internal/recent"
 	"github.com/verdictproxy/verdict/internal/switches"
 	"github.com/verdictproxy/verdict/internal/telemetry"
+	"github.com/verdictproxy/verdict/internal/tracing"
 	"github.com/verdictproxy/verdict/pkg/budget"
 	"github.com/verdictproxy/verdict/pkg/decision"
 )
@@ -35,12 +36,13 @@ type api struct {
 	ledger   ledger.Ledger
 	recent   *recent.Decisions
 	metrics  *telemetry.Metrics
+	tracer   *tracing.Tracer
 	log      *slog.Logger
 }
 
 // server makes a gRPC server of the decision API.
 func (a *api) server(healthy *health.Server) *grpc.Server {
-	s := grpc.NewServer(append(interceptors(a.log),
+	s := grpc.NewServer(append(append(interceptors(a.log), a.traced()...),
 		decisionapi.Codec(),
 		decisionapi.Workers(),
 		grpc.MaxRecvMsgSize(maxAPIMessage),
@@ -71,7 +73,8 @@ func (a *api) decisions() *decisionapi.Decisions {
 }
 
 // observe counts a decision and logs it, as the judge does.
-func (a *api) observe(d decisionapi.Decided) {
+func (a *api) observe(ctx context.Context, d decisionapi.Decided) {
+	a.describe(ctx, d)
 	a.metrics.Decision(d.Upstream, d.Decision)
 	entry := ledger.Entry{
 		CaseID: d.CaseID, RequestID: d.RequestID, Upstream: d.Upstream, Operation: d.Operation,

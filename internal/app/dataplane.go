@@ -44,6 +44,7 @@ func (s *service) extproc() *extproc.Server {
 		Ledger:  s.api.ledger,
 		Recent:  s.api.recent,
 		Metrics: s.api.metrics,
+		Tracer:  s.api.tracer,
 		Log:     s.log,
 	}
 }

@@ -62,6 +62,9 @@ func (c *ServeCmd) build(log *slog.Logger) (s *service, err error) {
 		metrics:  telemetry.New(s.registry),
 		log:      log,
 	}
+	if s.api.tracer, err = s.openTracer(); err != nil {
+		return s, err
+	}
 	telemetry.Waiting(s.registry, s.drain.Waiting)
 	telemetry.Cases(s.registry, s.api.ledger.Count)
 

@@ -1,6 +1,7 @@
 package decisionapi
 
 import (
+	"context"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -81,7 +82,7 @@ func TestCasesShowTheLadder(t *testing.T) {
 		t.Fatal(err)
 	}
 	var seen []Decided
-	l.Observe = func(d Decided) { seen = append(seen, d) }
+	l.Observe = func(_ context.Context, d Decided) { seen = append(seen, d) }
 	l.decide(t, f)
 	m := ledger.Entry{
 		CaseID: "c", Upstream: "app", Method: "POST", Path: "/pay", Decision: seen[0].Decision, Facts: seen[0].Facts, Rules: seen[0].Rules,

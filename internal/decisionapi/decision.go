@@ -37,8 +37,9 @@ type Decisions struct {
 	Grants   *Grants
 	// Runtime says whether a retry towards an upstream may begin; nil is always.
 	Runtime func(upstream string) decision.RuntimeState
-	// Observe, if not nil, is told of every decision that was no dry run. It must not block.
-	Observe func(Decided)
+	// Observe, if not nil, is told of every decision that was no dry run, with its call's context. It must
+	// not block.
+	Observe func(context.Context, Decided)
 	// Random returns numbers in [0,1) that place waits inside their jitter; nil is math/rand.
 	Random func() float64
 	// Now is the time against which a Retry-After date is measured; nil is time.Now.
@@ -84,7 +85,7 @@ func (s *Decisions) Decide(ctx context.Context, req *retryv1.DecideRequest) (*re
 	}
 	resp.Decision = q.answer(d)
 	if s.Observe != nil {
-		s.Observe(q.decided(d, req, resp.GetCaseId()))
+		s.Observe(ctx, q.decided(d, req, resp.GetCaseId()))
 	}
 	return resp, nil
 }

@@ -1,6 +1,7 @@
 package decisionapi
 
 import (
+	"context"
 	"reflect"
 	"testing"
 
@@ -179,7 +180,7 @@ func TestDraining(t *testing.T) {
 func TestObserve(t *testing.T) {
 	l := newLab(t)
 	var seen []Decided
-	l.Observe = func(d Decided) { seen = append(seen, d) }
+	l.Observe = func(_ context.Context, d Decided) { seen = append(seen, d) }
 	f := refused()
 	f.Call = &retryv1.Call{Method: "POST", Path: "/pay", IdempotencyKeys: []string{"k"}}
 	f.Ending = stage(retryv1.Stage_STAGE_CONNECTION_RESET)

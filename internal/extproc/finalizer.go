@@ -13,11 +13,12 @@ import (
 // never retries, and so holds no token. An answer at Envoy's header limit goes on to Envoy's own label.
 type finalizer struct{ *call }
 
-func (f *finalizer) handle(_ context.Context, req *extprocv3.ProcessingRequest) (*extprocv3.ProcessingResponse, error) {
+func (f *finalizer) handle(ctx context.Context, req *extprocv3.ProcessingRequest) (*extprocv3.ProcessingResponse, error) {
 	m, ok := req.GetRequest().(*extprocv3.ProcessingRequest_ResponseHeaders)
 	if !ok {
 		return f.bodies.passOn(req)
 	}
+	f.begin(ctx)
 	answer := evidence.NewHeaders(m.ResponseHeaders.GetHeaders())
 	attempt := evidence.FromOuter(answer, f.key(req))
 	attempt.Override = attempt.Override || evidence.OverrideAttribute(req.GetAttributes())
@@ -30,7 +31,7 @@ func (f *finalizer) handle(_ context.Context, req *extprocv3.ProcessingRequest) 
 		d = d.Deny(decision.ReasonRetryNotExecuted)
 	}
 	f.server.Metrics.Finalized.Inc()
-	f.server.observe(failed, d)
+	f.observe(failed, d)
 	for _, r := range []*reply{newReply(failed, d), oneWord(d)} {
 		if r.fits(answer, f.limits.maxHeaders) {
 			return r.toHeaders(), nil

@@ -40,6 +40,7 @@ func (j *judge) handle(ctx context.Context, req *extprocv3.ProcessingRequest) (*
 }
 
 func (j *judge) headers(ctx context.Context, h *extprocv3.HttpHeaders, key string, overridden bool) (*extprocv3.ProcessingResponse, error) {
+	j.begin(ctx)
 	j.answer = evidence.NewHeaders(h.GetHeaders())
 	attempt := evidence.FromFacts(j.answer, key)
 	attempt.Override = attempt.Override || overridden
@@ -49,7 +50,7 @@ func (j *judge) headers(ctx context.Context, h *extprocv3.HttpHeaders, key strin
 	f := j.examine(attempt)
 	d := j.decide(f)
 	if j.shadows(f.Cluster) {
-		return j.server.watch(f, d, j.answer), nil
+		return j.watch(f, d, j.answer), nil
 	}
 	if d.Verdict != decision.Retry {
 		return j.final(f, d).toHeaders(), nil
@@ -70,7 +71,7 @@ func (j *judge) headers(ctx context.Context, h *extprocv3.HttpHeaders, key strin
 // connection between the hops would get no answer. When the stream ends it forgets nothing.
 func (j *judge) body(ctx context.Context, b *extprocv3.HttpBody) (*extprocv3.ProcessingResponse, error) {
 	f := j.pending
-	j.pending = nil
+	j.pending, j.deciding.since = nil, time.Now()
 	if !b.GetEndOfStream() {
 		j.final(f, j.unsaid)
 		return nil, io.EOF
@@ -116,11 +117,13 @@ func (j *judge) retry(ctx context.Context, f *failure, d decision.Decision, to f
 		f.account.Return(grant)
 		return nil, err
 	}
+	j.decided()
 	begin := time.Now()
+	j.deciding.span.Wait(d.Wait)
 	switch j.server.Drain.wait(ctx, d.Wait) {
 	case waitCancelled:
 		f.account.Return(grant)
-		j.server.Metrics.WaitsAbandoned.Inc()
+		j.abandoned(f, d)
 		return nil, nil
 	case waitDrained:
 		f.account.Return(grant)
@@ -133,10 +136,10 @@ func (j *judge) retry(ctx context.Context, f *failure, d decision.Decision, to f
 	}
 	if err := j.stream.Send(to(j.sayRetry(f, d))); err != nil {
 		f.account.Return(grant)
-		j.server.Metrics.WaitsAbandoned.Inc()
+		j.abandoned(f, d)
 		return nil, err
 	}
-	j.server.observe(f, d)
+	j.observe(f, d)
 	j.server.Metrics.Waited.Observe(time.Since(begin).Seconds())
 	return nil, nil
 }
@@ -155,9 +158,10 @@ func (j *judge) sayRetry(f *failure, d decision.Decision) *reply {
 func (j *judge) final(f *failure, d decision.Decision) *reply {
 	r := newReply(f, d)
 	if len(r.set) > 0 && !r.fits(j.answer, j.limits.maxHeaders) {
+		j.deciding.span.Event("left to the finalizer")
 		return new(reply).withoutControl(j.answer)
 	}
-	j.server.observe(f, d)
+	j.observe(f, d)
 	return r.withoutControl(j.answer)
 }
 
@@ -173,6 +177,7 @@ func (j *judge) askForBody(f *failure, d decision.Decision) *extprocv3.Processin
 	if n := j.answer.ContentLength(); n >= 0 && n <= smallBody {
 		reason = decision.ReasonRetryNotExecuted
 	}
+	j.deciding.span.Event("error body asked for")
 	j.pending, j.since, j.unsaid = f, time.Now(), d.Deny(reason)
 	r := newReply(f, j.unsaid)
 	if !r.fits(j.answer, j.limits.maxHeaders) {

@@ -29,15 +29,16 @@ func (p *plain) handle(ctx context.Context, req *extprocv3.ProcessingRequest) (*
 }
 
 func (p *plain) answer(ctx context.Context, answer evidence.Headers) *extprocv3.ProcessingResponse {
+	p.begin(ctx)
 	f := p.examinePlain(p.exchange.Answer(answer))
 	d := f.decide(p.server.random())
 	if p.shadows(f.Cluster) {
-		return p.server.watch(f, d, answer)
+		return p.watch(f, d, answer)
 	}
 	if d.Verdict == decision.Retry {
 		d = p.advise(ctx, f, d, answer)
 	}
-	p.server.observe(f, d)
+	p.observe(f, d)
 	r := newReply(f, d)
 	if !r.fits(answer, p.limits.maxHeaders) {
 		r = new(reply)

@@ -3,6 +3,7 @@
 package extproc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"github.com/verdictproxy/verdict/internal/ledger"
 	"github.com/verdictproxy/verdict/internal/recent"
 	"github.com/verdictproxy/verdict/internal/telemetry"
+	"github.com/verdictproxy/verdict/internal/tracing"
 	"github.com/verdictproxy/verdict/pkg/budget"
 	"github.com/verdictproxy/verdict/pkg/decision"
 )
@@ -42,7 +44,9 @@ type Server struct {
 	// Recent is what remembers decisions; nil is nothing.
 	Recent  *recent.Decisions
 	Metrics *telemetry.Metrics
-	Log     *slog.Logger
+	// Tracer makes a span of each decision; nil is none.
+	Tracer *tracing.Tracer
+	Log    *slog.Logger
 	// Random returns numbers in [0,1) that place waits inside their jitter; nil is math/rand.
 	Random func() float64
 }
@@ -59,6 +63,8 @@ func (s *Server) Process(stream grpc.BidiStreamingServer[extprocv3.ProcessingReq
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
+	call.deciding.role = cmp.Or(role, "plain")
+	defer func() { call.deciding.span.End() }() // where no decision was said
 	var handler handler
 	switch role {
 	case "judge":
@@ -80,11 +86,12 @@ type handler interface {
 
 // call is one stream with what it was opened with.
 type call struct {
-	server *Server
-	stream grpc.BidiStreamingServer[extprocv3.ProcessingRequest, extprocv3.ProcessingResponse]
-	limits limits
-	config *config.Config
-	bodies bodyModes
+	server   *Server
+	stream   grpc.BidiStreamingServer[extprocv3.ProcessingRequest, extprocv3.ProcessingResponse]
+	limits   limits
+	config   *config.Config
+	bodies   bodyModes
+	deciding deciding
 	// observing: Envoy does not wait for answers on this stream.
 	observing bool
 }

@@ -14,7 +14,7 @@ func (c *call) shadows(upstream string) bool {
 }
 
 // watch is what shadow mode does with a decision.
-func (s *Server) watch(f *failure, d decision.Decision, answer evidence.Headers) *extprocv3.ProcessingResponse {
-	s.observe(f, d)
+func (c *call) watch(f *failure, d decision.Decision, answer evidence.Headers) *extprocv3.ProcessingResponse {
+	c.observe(f, d)
 	return new(reply).withoutControl(answer).toHeaders()
 }

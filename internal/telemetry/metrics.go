@@ -4,6 +4,7 @@ package telemetry
 
 import (
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +29,7 @@ type Metrics struct {
 	uncertain     *prometheus.CounterVec
 	firstAttempts *prometheus.CounterVec
 	cutOff        *prometheus.CounterVec
+	took          *prometheus.HistogramVec
 
 	mu        sync.RWMutex
 	upstreams map[string]string
@@ -57,9 +59,13 @@ func New(r prometheus.Registerer) *Metrics {
 		uncertain:     vector("verdict_uncertain_outcomes_total", "Requests that ended in a failure and may have been executed, whatever the verdict's word.", "upstream"),
 		firstAttempts: vector("verdict_first_attempts_total", "First attempts that had an upstream host: each funds the retry budget.", "upstream"),
 		cutOff:        vector("verdict_cut_off_answers_total", "Answers that the upstream cut off after their headers: PARTIAL_RESPONSE, which no filter can change.", "upstream"),
-		upstreams:     map[string]string{},
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "verdict_decision_seconds", Help: "Decisions for Envoy, by how long they took from its question on, without the wait before a retry.",
+			Buckets: prometheus.ExponentialBuckets(0.00001, 2, 16),
+		}, []string{"role"}),
+		upstreams: map[string]string{},
 	}
-	r.MustRegister(m.Waited)
+	r.MustRegister(m.Waited, m.took)
 	return m
 }
 
@@ -70,6 +76,11 @@ func (m *Metrics) Decision(upstream string, d decision.Decision) {
 	if d.Uncertain && d.Verdict != decision.Retry {
 		m.uncertain.WithLabelValues(label).Inc()
 	}
+}
+
+// Took counts how long a decision took. role is judge, finalizer or plain.
+func (m *Metrics) Took(role string, d time.Duration) {
+	m.took.WithLabelValues(role).Observe(d.Seconds())
 }
 
 // FirstAttempts counts n first attempts.

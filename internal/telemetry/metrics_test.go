@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -22,6 +23,7 @@ func used(t *testing.T) (*prometheus.Registry, *Metrics) {
 	m.FirstAttempts("app", 2)
 	m.CutOff("app")
 	m.Waited.Observe(0.1)
+	m.Took("judge", time.Millisecond)
 	return r, m
 }
 
@@ -44,7 +46,7 @@ func TestLint(t *testing.T) {
 			t.Errorf("%s: %q", f.GetName(), f.GetHelp())
 		}
 	}
-	if len(families) != 9 {
+	if len(families) != 10 {
 		t.Errorf("%d metrics", len(families))
 	}
 }

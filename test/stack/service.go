@@ -44,6 +44,9 @@ func (s *Stack) newReplica(i int) (r *replica, err error) {
 		r.args = append(r.args, "--config", file)
 	}
 	r.args = append(r.args, s.options.ExtprocArgs...)
+	if len(s.options.ExtprocEnv) > 0 {
+		r.args = slices.Concat([]string{"env"}, s.options.ExtprocEnv, r.args) // becomes the service
+	}
 	return r, nil
 }
 

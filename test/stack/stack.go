@@ -24,6 +24,8 @@ type Options struct {
 	// ExtprocArgs are further arguments of `extproc serve`. Without a --drain-time among them it is
 	// 0s, so that the end of a test waits for nothing.
 	ExtprocArgs []string
+	// ExtprocEnv are further environment variables of `extproc serve`, NAME=value.
+	ExtprocEnv []string
 	// UnixSocket lets the replicas serve Envoy on Unix sockets instead of TCP ports.
 	UnixSocket bool
 	// Replicas of Verdict behind the one Envoy; 0 means 1.

@@ -15,7 +15,7 @@ import (
 // nothing of it stays.
 func TestWaitClientLeaves(t *testing.T) {
 	t.Parallel()
-	options := stack.Options{Config: `{upstreams: [{clusters: [closed], policy: {backoff: {base: 4s, max: 4s, jitter: decorrelated}}}]}`,
+	options := stack.Options{Config: `{upstreams: [{clusters: [closed], policy: {backoff: {base: 6s, max: 6s, jitter: decorrelated}}}]}`,
 		Patches: []stack.Patch{stack.LabClusters()}}
 	log := withTokenLog(t, &options)
 	s := start(t, options)
@@ -37,9 +37,9 @@ func TestWaitClientLeaves(t *testing.T) {
 	}
 	// Where the wait is held: on the headers of an answer without a body or of Envoy's own, or on the body.
 	answers := map[string]stack.Request{
-		"without a body": {Method: "POST", Fault: "429 body=0 retry-after=4, ok", Body: "pay"},
-		"with a body":    {Method: "POST", Fault: "429 body=100kB retry-after=4, ok", Body: "pay"},
-		"h2 with a body": {Method: "POST", Host: "h2.example", Fault: "429 body=100kB retry-after=4, ok", Body: "pay"},
+		"without a body": {Method: "POST", Fault: "429 body=0 retry-after=6, ok", Body: "pay"},
+		"with a body":    {Method: "POST", Fault: "429 body=100kB retry-after=6, ok", Body: "pay"},
+		"h2 with a body": {Method: "POST", Host: "h2.example", Fault: "429 body=100kB retry-after=6, ok", Body: "pay"},
 		"Envoy's own":    {Method: "POST", Host: "closed.example", Body: "pay"},
 	}
 	begin := time.Now()
@@ -60,7 +60,7 @@ func TestWaitClientLeaves(t *testing.T) {
 		leave()
 	}
 	waitFor(t, "nobody waits", func() bool { return s.ServiceMetric(0, "verdict_waiting") == 0 })
-	if took := time.Since(begin); took > 4*time.Second {
+	if took := time.Since(begin); took > 6*time.Second {
 		t.Fatalf("the waits may have ended by themselves after %v", took)
 	}
 	if got := s.ServiceMetric(0, "verdict_waits_abandoned_total"); got != float64(len(leaving)) {
@@ -76,7 +76,7 @@ func TestWaitClientLeaves(t *testing.T) {
 	// What remains open to Verdict is the access log.
 	waitFor(t, "no stream to Verdict", func() bool { return s.ClusterStat("verdict", "upstream_rq_active") <= 1 })
 
-	time.Sleep(time.Until(begin.Add(7 * time.Second))) // beyond the longest of these waits
+	time.Sleep(time.Until(begin.Add(10 * time.Second))) // beyond the longest of these waits
 	for name, id := range ids {
 		if n := len(s.Upstream.Hits(id)); n > 1 {
 			t.Errorf("%s: %d hits", name, n)

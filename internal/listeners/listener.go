@@ -1,0 +1,294 @@
+// Package listeners opens the addresses on which the service is asked, and keeps out whoever may not ask.
+//
+// A TLS listener makes the handshake itself, before the server behind it knows of the connection: a client
+// that is refused reaches nothing of the service. Each handshake runs by itself and has a time limit, so
+// that silent clients hold up nobody.
+package listeners
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
+)
+
+// Options are what listeners have in common.
+type Options struct {
+	Log *slog.Logger
+	// Refused is told of every connection that did not get through the handshake. It may be nil.
+	Refused func(listener string, why Refusal)
+	// Every is how often the files are looked at; 0 means a second.
+	Every time.Duration
+	// Timeout is how long a handshake may take; 0 means five seconds.
+	Timeout time.Duration
+	// MaxHandshakes is how many may be open at once; 0 means 1000. Beyond it the oldest ends.
+	MaxHandshakes int
+}
+
+func (o *Options) defaults() {
+	if o.Every == 0 {
+		o.Every = time.Second
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 5 * time.Second
+	}
+	if o.MaxHandshakes == 0 {
+		o.MaxHandshakes = 1000
+	}
+}
+
+// TLS is a net.Listener whose connections, of type *tls.Conn, have completed the handshake.
+type TLS struct {
+	inner     net.Listener
+	name      string
+	protocols []string
+	options   Options
+
+	identity atomic.Pointer[identity]
+	reading  sync.Mutex // held while the files are read
+	settings *retryv1.Listener
+	trouble  string // the last error of reading, said once
+
+	accepted  chan result
+	done      chan struct{}
+	closing   sync.Once
+	running   sync.WaitGroup
+	mu        sync.Mutex
+	open      *list.List // of context.CancelCauseFunc, the oldest first
+	sometimes [refusals]rate.Sometimes
+}
+
+type result struct {
+	conn net.Conn
+	err  error
+}
+
+// NewTLS takes over a listener. name is its name in the configuration, protocols are what is offered by
+// ALPN, the best first. An error names the field and the file; then inner is still the caller's.
+func NewTLS(inner net.Listener, name string, settings *retryv1.Listener, protocols []string, o Options) (*TLS, error) {
+	o.defaults()
+	t := &TLS{
+		inner: inner, name: name, protocols: protocols, options: o,
+		accepted: make(chan result), done: make(chan struct{}), open: list.New(),
+	}
+	for i := range t.sometimes {
+		t.sometimes[i].Interval = 10 * time.Second
+	}
+	if err := t.Configure(settings); err != nil {
+		return nil, err
+	}
+	t.running.Go(t.accept)
+	t.running.Go(t.watch)
+	return t, nil
+}
+
+// Configure puts other settings in force, for connections that begin from now on. After an error the old
+// ones stay.
+func (t *TLS) Configure(settings *retryv1.Listener) error {
+	t.reading.Lock()
+	defer t.reading.Unlock()
+	files, err := read(settings.GetTls())
+	if err == nil {
+		err = t.adopt(settings, files)
+	}
+	if err != nil {
+		return fmt.Errorf("listeners.%s.%w", t.name, err)
+	}
+	return nil
+}
+
+// adopt is called with reading held.
+func (t *TLS) adopt(settings *retryv1.Listener, files [3][]byte) error {
+	id, err := newIdentity(settings, files, t.protocols)
+	if err != nil {
+		return err
+	}
+	t.settings, t.trouble = settings, ""
+	t.identity.Store(id)
+	if now := time.Now(); now.After(id.notAfter) {
+		t.options.Log.Warn("the certificate of a listener has expired", "listener", t.name, "file", settings.GetTls().GetCertFile(), "not_after", id.notAfter)
+	}
+	return nil
+}
+
+// NotAfter is when the certificate that is shown expires.
+func (t *TLS) NotAfter() time.Time { return t.identity.Load().notAfter }
+
+// Reload reads the files again. As long as they are not good, the last ones that were stay in force, which
+// is said once.
+func (t *TLS) Reload() {
+	t.reading.Lock()
+	defer t.reading.Unlock()
+	files, err := read(t.settings.GetTls())
+	if err == nil {
+		if t.identity.Load().same(files) {
+			t.trouble = ""
+			return
+		}
+		err = t.adopt(t.settings, files)
+	}
+	if err == nil {
+		t.options.Log.Info("a listener's certificates were read again", "listener", t.name, "not_after", t.NotAfter())
+		return
+	}
+	if text := err.Error(); text != t.trouble {
+		t.trouble = text
+		t.options.Log.Error("a listener's new certificates are not good: the last ones that were stay in force",
+			"listener", t.name, "error", fmt.Errorf("listeners.%s.%w", t.name, err))
+	}
+}
+
+func (t *TLS) watch() {
+	ticker := time.NewTicker(t.options.Every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			t.Reload()
+		case <-t.done:
+			return
+		}
+	}
+}
+
+// Accept returns the next connection that has completed the handshake.
+func (t *TLS) Accept() (net.Conn, error) {
+	select {
+	case r := <-t.accepted:
+		return r.conn, r.err
+	case <-t.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Addr is the address of the listener that was taken over.
+func (t *TLS) Addr() net.Addr { return t.inner.Addr() }
+
+// Close ends the handshakes that are open, and returns when nothing runs any more. Connections that were
+// accepted stay.
+func (t *TLS) Close() error {
+	err := net.ErrClosed
+	t.closing.Do(func() {
+		close(t.done)
+		err = t.inner.Close()
+		t.mu.Lock()
+		for e := t.open.Front(); e != nil; e = e.Next() {
+			e.Value.(context.CancelCauseFunc)(net.ErrClosed)
+		}
+		t.mu.Unlock()
+		t.running.Wait()
+	})
+	return err
+}
+
+// accept hands the errors of the listener on, so that the server waits before it asks again.
+func (t *TLS) accept() {
+	for {
+		conn, err := t.inner.Accept()
+		if err != nil {
+			select {
+			case t.accepted <- result{err: err}:
+				continue
+			case <-t.done:
+				return
+			}
+		}
+		t.begin(conn)
+	}
+}
+
+// begin makes the handshake in a goroutine of its own.
+func (t *TLS) begin(conn net.Conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-t.done:
+		conn.Close()
+		return
+	default:
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	late := time.AfterFunc(t.options.Timeout, func() { cancel(context.DeadlineExceeded) })
+	if t.open.Len() >= t.options.MaxHandshakes {
+		oldest := t.open.Front()
+		t.open.Remove(oldest)
+		oldest.Value.(context.CancelCauseFunc)(errCrowdedOut)
+	}
+	place := t.open.PushBack(cancel)
+	t.running.Go(func() {
+		defer func() {
+			late.Stop()
+			cancel(nil)
+			t.mu.Lock()
+			t.open.Remove(place)
+			t.mu.Unlock()
+		}()
+		t.handshake(ctx, conn)
+	})
+}
+
+func (t *TLS) handshake(ctx context.Context, raw net.Conn) {
+	conn := tls.Server(raw, t.identity.Load().config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		t.refuse(raw.RemoteAddr(), err)
+		hangUp(ctx, raw)
+		return
+	}
+	select {
+	case t.accepted <- result{conn: conn}:
+	case <-ctx.Done(): // the server asks for none
+		raw.Close()
+	case <-t.done:
+		raw.Close()
+	}
+}
+
+// lingering is how long a client that was refused may take to read why.
+const lingering = 500 * time.Millisecond
+
+// hangUp lets the client read the alert. To close a socket in which there is something unread, as there is
+// when a client speaks at once after its part of the handshake, resets the connection and takes the alert
+// along.
+func hangUp(ctx context.Context, raw net.Conn) {
+	defer raw.Close()
+	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	defer stop()
+	if c, ok := raw.(interface{ CloseWrite() error }); ok && c.CloseWrite() == nil {
+		raw.SetReadDeadline(time.Now().Add(lingering))
+		io.Copy(io.Discard, io.LimitReader(raw, 64<<10))
+	}
+}
+
+// refuse counts, and logs each kind at most once in ten seconds.
+func (t *TLS) refuse(client net.Addr, err error) {
+	why := refusal(err)
+	select {
+	case <-t.done:
+		return
+	default:
+	}
+	if t.options.Refused != nil {
+		t.options.Refused(t.name, why)
+	}
+	level := slog.LevelWarn
+	if why == Gone { // a port that is only probed
+		level = slog.LevelDebug
+	}
+	t.sometimes[why].Do(func() {
+		t.options.Log.Log(context.Background(), level, "a connection was refused in the handshake; others of this kind within ten seconds are not logged",
+			"listener", t.name, "why", why.String(), "client", client.String(), "error", err)
+	})
+}

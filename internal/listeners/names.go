@@ -1,0 +1,86 @@
+package listeners
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// names are the clients that may connect.
+type names struct {
+	uris map[string]bool
+	dns  map[string]bool // in lower case
+}
+
+func newNames(allowed []string) *names {
+	n := &names{uris: make(map[string]bool), dns: make(map[string]bool)}
+	for _, name := range allowed {
+		if strings.Contains(name, ":") {
+			n.uris[name] = true
+		} else {
+			n.dns[strings.ToLower(name)] = true
+		}
+	}
+	return n
+}
+
+// verify refuses a client that has none of the names. It runs within the handshake, when the certificate has
+// been verified.
+func (n *names) verify(s tls.ConnectionState) error {
+	if len(s.PeerCertificates) == 0 {
+		return errNoName
+	}
+	client := s.PeerCertificates[0]
+	for _, uri := range client.URIs {
+		if n.uris[uri.String()] {
+			return nil
+		}
+	}
+	for _, name := range client.DNSNames {
+		if n.dns[strings.ToLower(name)] {
+			return nil
+		}
+	}
+	return unlisted{client}
+}
+
+var errNoName = errors.New("the client has no certificate")
+
+// unlisted is a client whose certificate is good, and has no name that is listed.
+type unlisted struct{ client *x509.Certificate }
+
+// Error names at most eight of the certificate's names.
+func (u unlisted) Error() string {
+	var has []string
+	for _, uri := range u.client.URIs {
+		has = append(has, uri.String())
+	}
+	has = append(has, u.client.DNSNames...)
+	return fmt.Sprintf("none of the client's names is in allowed_clients: %.512q", has[:min(len(has), 8)])
+}
+
+// certificates reads every certificate of a PEM file. It does not pass over what it cannot read.
+func certificates(data []byte) ([]*x509.Certificate, error) {
+	var found []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, data = pem.Decode(data); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("a %s is in it, where certificates are expected", block.Type)
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %d: %w", len(found)+1, err)
+		}
+		found = append(found, c)
+	}
+	if len(found) == 0 {
+		return nil, errors.New("no certificate is in it")
+	}
+	return found, nil
+}

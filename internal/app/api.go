@@ -138,6 +138,7 @@ func withGRPC(server *grpc.Server, plain http.Handler) *http.Server {
 	})
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{Handler: both, Protocols: protocols, ReadHeaderTimeout: 5 * time.Second}
 }

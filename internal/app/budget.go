@@ -49,7 +49,7 @@ type (
 )
 
 func (a Admin) budget(use func(retryv1.BudgetServiceClient) error) error {
-	return call(a.Server, func(conn *grpc.ClientConn) error { return use(retryv1.NewBudgetServiceClient(conn)) })
+	return a.call(a.Server, func(conn *grpc.ClientConn) error { return use(retryv1.NewBudgetServiceClient(conn)) })
 }
 
 // Run is documented at the type, as are the others.

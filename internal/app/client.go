@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
@@ -19,35 +17,7 @@ import (
 // Admin is how a command reaches a running service's admin listener.
 type Admin struct {
 	Server string `default:"127.0.0.1:9003" placeholder:"ADDR" help:"The admin listener of a running service, or its API: HOST:PORT or unix:PATH."`
-}
-
-// connect makes a connection that the caller closes. It connects at the first call.
-func connect(address string) (*grpc.ClientConn, error) {
-	target := address
-	if !strings.HasPrefix(address, "unix:") {
-		target = "passthrough:///" + address
-	}
-	return grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
-}
-
-// call runs one use of a connection. An error is the server's own words, and its code.
-func call(address string, use func(*grpc.ClientConn) error) error {
-	conn, err := connect(address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := use(conn); err != nil {
-		return explained(address, err)
-	}
-	return nil
-}
-
-func explained(address string, err error) error {
-	if s, ok := status.FromError(err); ok {
-		return fmt.Errorf("%s: %s: %s", address, s.Code(), s.Message())
-	}
-	return err
+	TLSFlags
 }
 
 // printJSON writes a message as one line in protobuf's JSON form.

@@ -160,7 +160,7 @@ func TestBudgetWatch(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		watched := make(chan error, 1)
 		go func() {
-			watched <- BudgetWatchCmd{Admin: Admin{server}, Every: 100 * time.Millisecond}.Run(ctx, streams{out: writer})
+			watched <- BudgetWatchCmd{Admin: Admin{Server: server}, Every: 100 * time.Millisecond}.Run(ctx, streams{out: writer})
 		}()
 		if code, _, errors := command(t, "budget", "deposit", "app", "1", "--server="+server); code != 0 {
 			t.Fatal(errors)

@@ -35,6 +35,7 @@ type DecideCmd struct {
 // Asked is whom decide and classify ask.
 type Asked struct {
 	Server string `placeholder:"ADDR" help:"A running service's API: HOST:PORT or unix:PATH. Without it the command decides alone, with a budget that has not been touched."`
+	TLSFlags
 	Config string `placeholder:"FILE" type:"path" help:"Without --server: the configuration. Default: the defaults."`
 }
 
@@ -73,7 +74,7 @@ func (c DecideCmd) Run(ctx context.Context, s streams) error {
 // ask uses a running service, or one that lives as long as the command.
 func (a Asked) ask(use func(retryv1.DecisionServiceClient) error) error {
 	if a.Server != "" {
-		return call(a.Server, func(conn *grpc.ClientConn) error {
+		return a.call(a.Server, func(conn *grpc.ClientConn) error {
 			return use(retryv1.NewDecisionServiceClient(conn))
 		})
 	}

@@ -49,7 +49,7 @@ func (c UndrainCmd) Run(ctx context.Context, s streams) error {
 }
 
 func (a Admin) admin(ctx context.Context, s streams, all func(retryv1.AdminServiceClient) error, upstreams []string, each func(retryv1.AdminServiceClient, string) error) error {
-	return call(a.Server, func(conn *grpc.ClientConn) error {
+	return a.call(a.Server, func(conn *grpc.ClientConn) error {
 		admin := retryv1.NewAdminServiceClient(conn)
 		if err := all(admin); err != nil {
 			return err

@@ -21,7 +21,7 @@ type HealthCmd struct {
 func (c HealthCmd) Run(ctx context.Context, s streams) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	return call(c.Server, func(conn *grpc.ClientConn) error {
+	return c.call(c.Server, func(conn *grpc.ClientConn) error {
 		answer, err := healthv1.NewHealthClient(conn).Check(ctx, new(healthv1.HealthCheckRequest))
 		if err != nil {
 			return err

@@ -68,7 +68,7 @@ func (f CaseFlags) message() (*retryv1.CaseFilter, error) {
 }
 
 func (a Admin) ledger(use func(retryv1.LedgerServiceClient) error) error {
-	return call(a.Server, func(conn *grpc.ClientConn) error { return use(retryv1.NewLedgerServiceClient(conn)) })
+	return a.call(a.Server, func(conn *grpc.ClientConn) error { return use(retryv1.NewLedgerServiceClient(conn)) })
 }
 
 // Run is documented at the type, as are the others.

@@ -14,6 +14,7 @@ type ServeCmd struct {
 	DataPlane  string        `default:"127.0.0.1:9002" placeholder:"ADDR" help:"Where Envoy calls: HOST:PORT or unix:PATH."`
 	Admin      string        `default:"127.0.0.1:9003" placeholder:"ADDR" help:"Where /metrics, /healthz and the gRPC services of the operator are: HOST:PORT or unix:PATH."`
 	API        string        `placeholder:"ADDR" help:"Where programs without an Envoy ask (gRPC): HOST:PORT or unix:PATH. Off by default."`
+	SocketMode SocketMode    `default:"600" placeholder:"MODE" help:"The permissions of Unix sockets, in octal: who may write may connect."`
 	Shadow     []string      `placeholder:"UPSTREAM" help:"Look and do not act: decide on this upstream's answers, count, log and enter into the ledger, and let Envoy's traffic pass as it is. May be repeated."`
 	ShadowAll  bool          `help:"The same for all upstreams."`
 	DrainTime  time.Duration `default:"10s" help:"At SIGTERM, how long a running wait may still go on."`

@@ -108,7 +108,15 @@ func (p *program) get(t *testing.T, path string) string {
 // wantServices asks by reflection.
 func (p *program) wantServices(t *testing.T, want ...string) {
 	t.Helper()
-	stream, err := reflectionv1.NewServerReflectionClient(dial(t, p.dataPlane)).ServerReflectionInfo(t.Context())
+	if got := services(t, dial(t, p.dataPlane)); !slices.Equal(got, want) {
+		t.Errorf("services %q, want %q", got, want)
+	}
+}
+
+// services are those of a server, sorted, but for reflection itself.
+func services(t *testing.T, conn *grpc.ClientConn) []string {
+	t.Helper()
+	stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,13 +133,12 @@ func (p *program) wantServices(t *testing.T, want ...string) {
 			got = append(got, s.GetName())
 		}
 	}
-	if slices.Sort(got); !slices.Equal(got, want) {
-		t.Errorf("services %q, want %q", got, want)
-	}
 	stream.CloseSend()
 	if _, err := stream.Recv(); err != io.EOF && status.Code(err) != codes.Canceled {
 		t.Errorf("reflection ends with %v", err)
 	}
+	slices.Sort(got)
+	return got
 }
 
 // TestPanic: a stream that panics fails by itself; the process and the other streams go on.

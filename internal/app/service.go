@@ -36,7 +36,7 @@ type service struct {
 	health   *health.Server
 	api      *api
 	// listeners belong to the servers once serve has begun.
-	listeners listeners
+	listeners *opened
 	closers   []func()
 }
 
@@ -77,7 +77,7 @@ func (c *ServeCmd) build(log *slog.Logger) (s *service, err error) {
 		return s, err
 	}
 	s.onClose(func() { s.api.budget.Close() })
-	s.listeners, err = c.listen(log)
+	s.listeners, err = c.listen(cfg, telemetry.NewListeners(s.registry), log)
 	return s, err
 }
 

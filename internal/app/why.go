@@ -18,7 +18,7 @@ type WhyCmd struct {
 
 // Run writes a paragraph for each remembered decision, the oldest first. None is a failure.
 func (c WhyCmd) Run(ctx context.Context, s streams) error {
-	return call(c.Server, func(conn *grpc.ClientConn) error {
+	return c.call(c.Server, func(conn *grpc.ClientConn) error {
 		resp, err := retryv1.NewAdminServiceClient(conn).Why(ctx, &retryv1.WhyRequest{Id: c.ID})
 		if err != nil {
 			return err

@@ -87,8 +87,9 @@ func (c *Config) YAML() ([]byte, error) {
 	return nullField.ReplaceAll(out, nil), err
 }
 
-// nullField is a message that is not there, which a file says by leaving it out.
-var nullField = regexp.MustCompile(`(?m)^ *[a-z_]+: null\n`)
+// nullField is a message that is not there, which a file says by leaving it out, as it does with
+// allowed_clients.
+var nullField = regexp.MustCompile(`(?m)^ *(?:[a-z_]+: null|allowed_clients: \[\])\n`)
 
 // Upstream returns what holds for Envoy's cluster of that name; what holds for every upstream where
 // none was declared. It is never nil.

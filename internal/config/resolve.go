@@ -18,6 +18,7 @@ import (
 // message, and makes a Config of the result.
 func resolve(d *document) (*Config, error) {
 	d.resolveBudget()
+	d.resolveListeners()
 	d.config.Defaults = d.override(builtIn(), d.config.GetDefaults(), "defaults")
 	c := &Config{
 		undeclared: newUpstream(d.config.GetDefaults()),

@@ -44,6 +44,8 @@ type Config struct {
 	Upstreams []*Upstream `protobuf:"bytes,2,rep,name=upstreams,proto3" json:"upstreams,omitempty"`
 	// Where the retry budgets are kept.
 	Budget *BudgetBackend `protobuf:"bytes,3,opt,name=budget,proto3" json:"budget,omitempty"`
+	// Who may call, and how connections are encrypted. Where each listener is, is a flag of `extproc serve`.
+	Listeners *Listeners `protobuf:"bytes,4,opt,name=listeners,proto3" json:"listeners,omitempty"`
 	// The longest that a request which has a deadline may take, from its first byte to the end of its
 	// answer: the upload, all attempts and all waits. 1s to 86400s. Default 3600s.
 	//
@@ -108,11 +110,210 @@ func (x *Config) GetBudget() *BudgetBackend {
 	return nil
 }
 
+func (x *Config) GetListeners() *Listeners {
+	if x != nil {
+		return x.Listeners
+	}
+	return nil
+}
+
 func (x *Config) GetLongestRequest() *durationpb.Duration {
 	if x != nil {
 		return x.LongestRequest
 	}
 	return nil
+}
+
+// Listeners says what holds for each listener. One that is left out speaks plaintext to whoever reaches it.
+type Listeners struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where Envoy calls: ext_proc, access log and health check.
+	DataPlane *Listener `protobuf:"bytes,1,opt,name=data_plane,json=dataPlane,proto3" json:"data_plane,omitempty"`
+	// Where programs without an Envoy ask.
+	Api *Listener `protobuf:"bytes,2,opt,name=api,proto3" json:"api,omitempty"`
+	// Where /metrics, /healthz and the operator's gRPC services are.
+	Admin         *Listener `protobuf:"bytes,3,opt,name=admin,proto3" json:"admin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Listeners) Reset() {
+	*x = Listeners{}
+	mi := &file_retry_v1_config_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Listeners) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Listeners) ProtoMessage() {}
+
+func (x *Listeners) ProtoReflect() protoreflect.Message {
+	mi := &file_retry_v1_config_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Listeners.ProtoReflect.Descriptor instead.
+func (*Listeners) Descriptor() ([]byte, []int) {
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Listeners) GetDataPlane() *Listener {
+	if x != nil {
+		return x.DataPlane
+	}
+	return nil
+}
+
+func (x *Listeners) GetApi() *Listener {
+	if x != nil {
+		return x.Api
+	}
+	return nil
+}
+
+func (x *Listeners) GetAdmin() *Listener {
+	if x != nil {
+		return x.Admin
+	}
+	return nil
+}
+
+// Listener is how a listener's connections are encrypted, and who may open one.
+type Listener struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Plaintext where it is left out.
+	Tls *ServerTLS `protobuf:"bytes,1,opt,name=tls,proto3" json:"tls,omitempty"`
+	// The clients that may connect, by a name in their certificate: a URI (spiffe://...), which must be equal, or
+	// a DNS name, which must be equal but for case. There are no patterns, and a common name does not count.
+	// All others are refused in the handshake. Needs tls.client_ca_file. At most 1000 names; default: every
+	// client whose certificate is accepted. An empty list is an error.
+	//
+	// A change holds for new connections; one that is open stays.
+	AllowedClients []string `protobuf:"bytes,2,rep,name=allowed_clients,json=allowedClients,proto3" json:"allowed_clients,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Listener) Reset() {
+	*x = Listener{}
+	mi := &file_retry_v1_config_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Listener) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Listener) ProtoMessage() {}
+
+func (x *Listener) ProtoReflect() protoreflect.Message {
+	mi := &file_retry_v1_config_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Listener.ProtoReflect.Descriptor instead.
+func (*Listener) Descriptor() ([]byte, []int) {
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Listener) GetTls() *ServerTLS {
+	if x != nil {
+		return x.Tls
+	}
+	return nil
+}
+
+func (x *Listener) GetAllowedClients() []string {
+	if x != nil {
+		return x.AllowedClients
+	}
+	return nil
+}
+
+// ServerTLS is TLS 1.2 or 1.3: Envoy does not offer 1.3 to an upstream unless told to. No session is resumed,
+// so every handshake is checked against what holds then. The files are read again when they change; as long
+// as they do not fit together or cannot be read, the last ones that did are used.
+type ServerTLS struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// PEM files of the certificate, followed by those between it and the authority, and of its key. Both are
+	// required.
+	CertFile string `protobuf:"bytes,1,opt,name=cert_file,json=certFile,proto3" json:"cert_file,omitempty"`
+	KeyFile  string `protobuf:"bytes,2,opt,name=key_file,json=keyFile,proto3" json:"key_file,omitempty"`
+	// A PEM file of the authorities that sign the clients' certificates. Where it is set, a client without a
+	// certificate of theirs, for client authentication and in its time, is refused. Unset: no client is asked
+	// for one.
+	ClientCaFile  *string `protobuf:"bytes,3,opt,name=client_ca_file,json=clientCaFile,proto3,oneof" json:"client_ca_file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServerTLS) Reset() {
+	*x = ServerTLS{}
+	mi := &file_retry_v1_config_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServerTLS) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServerTLS) ProtoMessage() {}
+
+func (x *ServerTLS) ProtoReflect() protoreflect.Message {
+	mi := &file_retry_v1_config_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServerTLS.ProtoReflect.Descriptor instead.
+func (*ServerTLS) Descriptor() ([]byte, []int) {
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ServerTLS) GetCertFile() string {
+	if x != nil {
+		return x.CertFile
+	}
+	return ""
+}
+
+func (x *ServerTLS) GetKeyFile() string {
+	if x != nil {
+		return x.KeyFile
+	}
+	return ""
+}
+
+func (x *ServerTLS) GetClientCaFile() string {
+	if x != nil && x.ClientCaFile != nil {
+		return *x.ClientCaFile
+	}
+	return ""
 }
 
 // BudgetBackend says where the retry budgets are kept. What they allow stands in UpstreamPolicy.budget.
@@ -142,7 +343,7 @@ type BudgetBackend struct {
 
 func (x *BudgetBackend) Reset() {
 	*x = BudgetBackend{}
-	mi := &file_retry_v1_config_proto_msgTypes[1]
+	mi := &file_retry_v1_config_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -154,7 +355,7 @@ func (x *BudgetBackend) String() string {
 func (*BudgetBackend) ProtoMessage() {}
 
 func (x *BudgetBackend) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[1]
+	mi := &file_retry_v1_config_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -167,7 +368,7 @@ func (x *BudgetBackend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetBackend.ProtoReflect.Descriptor instead.
 func (*BudgetBackend) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{1}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *BudgetBackend) GetBackend() string {
@@ -232,7 +433,7 @@ type Sentinel struct {
 
 func (x *Sentinel) Reset() {
 	*x = Sentinel{}
-	mi := &file_retry_v1_config_proto_msgTypes[2]
+	mi := &file_retry_v1_config_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -244,7 +445,7 @@ func (x *Sentinel) String() string {
 func (*Sentinel) ProtoMessage() {}
 
 func (x *Sentinel) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[2]
+	mi := &file_retry_v1_config_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -257,7 +458,7 @@ func (x *Sentinel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sentinel.ProtoReflect.Descriptor instead.
 func (*Sentinel) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{2}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Sentinel) GetMaster() string {
@@ -290,7 +491,7 @@ type ClientTLS struct {
 
 func (x *ClientTLS) Reset() {
 	*x = ClientTLS{}
-	mi := &file_retry_v1_config_proto_msgTypes[3]
+	mi := &file_retry_v1_config_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -302,7 +503,7 @@ func (x *ClientTLS) String() string {
 func (*ClientTLS) ProtoMessage() {}
 
 func (x *ClientTLS) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[3]
+	mi := &file_retry_v1_config_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -315,7 +516,7 @@ func (x *ClientTLS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientTLS.ProtoReflect.Descriptor instead.
 func (*ClientTLS) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{3}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ClientTLS) GetCaFile() string {
@@ -365,7 +566,7 @@ type Upstream struct {
 
 func (x *Upstream) Reset() {
 	*x = Upstream{}
-	mi := &file_retry_v1_config_proto_msgTypes[4]
+	mi := &file_retry_v1_config_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -377,7 +578,7 @@ func (x *Upstream) String() string {
 func (*Upstream) ProtoMessage() {}
 
 func (x *Upstream) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[4]
+	mi := &file_retry_v1_config_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -390,7 +591,7 @@ func (x *Upstream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upstream.ProtoReflect.Descriptor instead.
 func (*Upstream) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{4}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Upstream) GetClusters() []string {
@@ -444,7 +645,7 @@ type CredentialSource struct {
 
 func (x *CredentialSource) Reset() {
 	*x = CredentialSource{}
-	mi := &file_retry_v1_config_proto_msgTypes[5]
+	mi := &file_retry_v1_config_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -456,7 +657,7 @@ func (x *CredentialSource) String() string {
 func (*CredentialSource) ProtoMessage() {}
 
 func (x *CredentialSource) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[5]
+	mi := &file_retry_v1_config_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -469,7 +670,7 @@ func (x *CredentialSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CredentialSource.ProtoReflect.Descriptor instead.
 func (*CredentialSource) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{5}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CredentialSource) GetSource() isCredentialSource_Source {
@@ -565,7 +766,7 @@ type OAuth2 struct {
 
 func (x *OAuth2) Reset() {
 	*x = OAuth2{}
-	mi := &file_retry_v1_config_proto_msgTypes[6]
+	mi := &file_retry_v1_config_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +778,7 @@ func (x *OAuth2) String() string {
 func (*OAuth2) ProtoMessage() {}
 
 func (x *OAuth2) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[6]
+	mi := &file_retry_v1_config_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,7 +791,7 @@ func (x *OAuth2) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OAuth2.ProtoReflect.Descriptor instead.
 func (*OAuth2) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{6}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OAuth2) GetTokenUrl() string {
@@ -675,7 +876,7 @@ type EndpointParam struct {
 
 func (x *EndpointParam) Reset() {
 	*x = EndpointParam{}
-	mi := &file_retry_v1_config_proto_msgTypes[7]
+	mi := &file_retry_v1_config_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -687,7 +888,7 @@ func (x *EndpointParam) String() string {
 func (*EndpointParam) ProtoMessage() {}
 
 func (x *EndpointParam) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[7]
+	mi := &file_retry_v1_config_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -700,7 +901,7 @@ func (x *EndpointParam) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndpointParam.ProtoReflect.Descriptor instead.
 func (*EndpointParam) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{7}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *EndpointParam) GetName() string {
@@ -730,7 +931,7 @@ type TokenFile struct {
 
 func (x *TokenFile) Reset() {
 	*x = TokenFile{}
-	mi := &file_retry_v1_config_proto_msgTypes[8]
+	mi := &file_retry_v1_config_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +943,7 @@ func (x *TokenFile) String() string {
 func (*TokenFile) ProtoMessage() {}
 
 func (x *TokenFile) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[8]
+	mi := &file_retry_v1_config_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +956,7 @@ func (x *TokenFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenFile.ProtoReflect.Descriptor instead.
 func (*TokenFile) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{8}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TokenFile) GetPath() string {
@@ -803,7 +1004,7 @@ type UpstreamPolicy struct {
 
 func (x *UpstreamPolicy) Reset() {
 	*x = UpstreamPolicy{}
-	mi := &file_retry_v1_config_proto_msgTypes[9]
+	mi := &file_retry_v1_config_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -815,7 +1016,7 @@ func (x *UpstreamPolicy) String() string {
 func (*UpstreamPolicy) ProtoMessage() {}
 
 func (x *UpstreamPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[9]
+	mi := &file_retry_v1_config_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -828,7 +1029,7 @@ func (x *UpstreamPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamPolicy.ProtoReflect.Descriptor instead.
 func (*UpstreamPolicy) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{9}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UpstreamPolicy) GetMaxAttempts() uint32 {
@@ -915,7 +1116,7 @@ type Backoff struct {
 
 func (x *Backoff) Reset() {
 	*x = Backoff{}
-	mi := &file_retry_v1_config_proto_msgTypes[10]
+	mi := &file_retry_v1_config_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +1128,7 @@ func (x *Backoff) String() string {
 func (*Backoff) ProtoMessage() {}
 
 func (x *Backoff) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[10]
+	mi := &file_retry_v1_config_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1141,7 @@ func (x *Backoff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backoff.ProtoReflect.Descriptor instead.
 func (*Backoff) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{10}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Backoff) GetBase() *durationpb.Duration {
@@ -988,7 +1189,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_retry_v1_config_proto_msgTypes[11]
+	mi := &file_retry_v1_config_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1201,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[11]
+	mi := &file_retry_v1_config_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1214,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{11}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Budget) GetRatio() float64 {
@@ -1066,7 +1267,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_retry_v1_config_proto_msgTypes[12]
+	mi := &file_retry_v1_config_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1279,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_retry_v1_config_proto_msgTypes[12]
+	mi := &file_retry_v1_config_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1292,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_retry_v1_config_proto_rawDescGZIP(), []int{12}
+	return file_retry_v1_config_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Operation) GetName() string {
@@ -1167,13 +1368,30 @@ var File_retry_v1_config_proto protoreflect.FileDescriptor
 
 const file_retry_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x15retry/v1/config.proto\x12\bretry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"\x82\x02\n" +
+	"\x15retry/v1/config.proto\x12\bretry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb5\x02\n" +
 	"\x06Config\x124\n" +
 	"\bdefaults\x18\x01 \x01(\v2\x18.retry.v1.UpstreamPolicyR\bdefaults\x12;\n" +
 	"\tupstreams\x18\x02 \x03(\v2\x12.retry.v1.UpstreamB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\tupstreams\x12/\n" +
-	"\x06budget\x18\x03 \x01(\v2\x17.retry.v1.BudgetBackendR\x06budget\x12T\n" +
+	"\x06budget\x18\x03 \x01(\v2\x17.retry.v1.BudgetBackendR\x06budget\x121\n" +
+	"\tlisteners\x18\x04 \x01(\v2\x13.retry.v1.ListenersR\tlisteners\x12T\n" +
 	"\x0flongest_request\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x04\b\x80\xa3\x052\x02\b\x01R\x0elongestRequest\"\xa2\x03\n" +
+	"\"\x04\b\x80\xa3\x052\x02\b\x01R\x0elongestRequest\"\x8e\x01\n" +
+	"\tListeners\x121\n" +
+	"\n" +
+	"data_plane\x18\x01 \x01(\v2\x12.retry.v1.ListenerR\tdataPlane\x12$\n" +
+	"\x03api\x18\x02 \x01(\v2\x12.retry.v1.ListenerR\x03api\x12(\n" +
+	"\x05admin\x18\x03 \x01(\v2\x12.retry.v1.ListenerR\x05admin\"z\n" +
+	"\bListener\x12%\n" +
+	"\x03tls\x18\x01 \x01(\v2\x13.retry.v1.ServerTLSR\x03tls\x12G\n" +
+	"\x0fallowed_clients\x18\x02 \x03(\tB\x1e\xbaH\x1b\x92\x01\x18\x10\xe8\a\x18\x01\"\x11r\x0f\x10\x01(\x80\x102\b^[!-~]*$R\x0eallowedClients\"\xa5\x01\n" +
+	"\tServerTLS\x12'\n" +
+	"\tcert_file\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80 R\bcertFile\x12%\n" +
+	"\bkey_file\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80 R\akeyFile\x125\n" +
+	"\x0eclient_ca_file\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80 H\x00R\fclientCaFile\x88\x01\x01B\x11\n" +
+	"\x0f_client_ca_file\"\xa2\x03\n" +
 	"\rBudgetBackend\x123\n" +
 	"\abackend\x18\x01 \x01(\tB\x14\xbaH\x11r\x0fR\x06memoryR\x05redisH\x00R\abackend\x88\x01\x01\x12'\n" +
 	"\aaddress\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\xac\x02H\x01R\aaddress\x88\x01\x01\x12.\n" +
@@ -1291,50 +1509,58 @@ func file_retry_v1_config_proto_rawDescGZIP() []byte {
 	return file_retry_v1_config_proto_rawDescData
 }
 
-var file_retry_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_retry_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_retry_v1_config_proto_goTypes = []any{
 	(*Config)(nil),              // 0: retry.v1.Config
-	(*BudgetBackend)(nil),       // 1: retry.v1.BudgetBackend
-	(*Sentinel)(nil),            // 2: retry.v1.Sentinel
-	(*ClientTLS)(nil),           // 3: retry.v1.ClientTLS
-	(*Upstream)(nil),            // 4: retry.v1.Upstream
-	(*CredentialSource)(nil),    // 5: retry.v1.CredentialSource
-	(*OAuth2)(nil),              // 6: retry.v1.OAuth2
-	(*EndpointParam)(nil),       // 7: retry.v1.EndpointParam
-	(*TokenFile)(nil),           // 8: retry.v1.TokenFile
-	(*UpstreamPolicy)(nil),      // 9: retry.v1.UpstreamPolicy
-	(*Backoff)(nil),             // 10: retry.v1.Backoff
-	(*Budget)(nil),              // 11: retry.v1.Budget
-	(*Operation)(nil),           // 12: retry.v1.Operation
-	(*durationpb.Duration)(nil), // 13: google.protobuf.Duration
+	(*Listeners)(nil),           // 1: retry.v1.Listeners
+	(*Listener)(nil),            // 2: retry.v1.Listener
+	(*ServerTLS)(nil),           // 3: retry.v1.ServerTLS
+	(*BudgetBackend)(nil),       // 4: retry.v1.BudgetBackend
+	(*Sentinel)(nil),            // 5: retry.v1.Sentinel
+	(*ClientTLS)(nil),           // 6: retry.v1.ClientTLS
+	(*Upstream)(nil),            // 7: retry.v1.Upstream
+	(*CredentialSource)(nil),    // 8: retry.v1.CredentialSource
+	(*OAuth2)(nil),              // 9: retry.v1.OAuth2
+	(*EndpointParam)(nil),       // 10: retry.v1.EndpointParam
+	(*TokenFile)(nil),           // 11: retry.v1.TokenFile
+	(*UpstreamPolicy)(nil),      // 12: retry.v1.UpstreamPolicy
+	(*Backoff)(nil),             // 13: retry.v1.Backoff
+	(*Budget)(nil),              // 14: retry.v1.Budget
+	(*Operation)(nil),           // 15: retry.v1.Operation
+	(*durationpb.Duration)(nil), // 16: google.protobuf.Duration
 }
 var file_retry_v1_config_proto_depIdxs = []int32{
-	9,  // 0: retry.v1.Config.defaults:type_name -> retry.v1.UpstreamPolicy
-	4,  // 1: retry.v1.Config.upstreams:type_name -> retry.v1.Upstream
-	1,  // 2: retry.v1.Config.budget:type_name -> retry.v1.BudgetBackend
-	13, // 3: retry.v1.Config.longest_request:type_name -> google.protobuf.Duration
-	2,  // 4: retry.v1.BudgetBackend.sentinel:type_name -> retry.v1.Sentinel
-	3,  // 5: retry.v1.BudgetBackend.tls:type_name -> retry.v1.ClientTLS
-	9,  // 6: retry.v1.Upstream.policy:type_name -> retry.v1.UpstreamPolicy
-	12, // 7: retry.v1.Upstream.operations:type_name -> retry.v1.Operation
-	5,  // 8: retry.v1.Upstream.credential:type_name -> retry.v1.CredentialSource
-	6,  // 9: retry.v1.CredentialSource.oauth2:type_name -> retry.v1.OAuth2
-	8,  // 10: retry.v1.CredentialSource.token_file:type_name -> retry.v1.TokenFile
-	7,  // 11: retry.v1.OAuth2.endpoint_params:type_name -> retry.v1.EndpointParam
-	3,  // 12: retry.v1.OAuth2.tls:type_name -> retry.v1.ClientTLS
-	13, // 13: retry.v1.OAuth2.timeout:type_name -> google.protobuf.Duration
-	13, // 14: retry.v1.UpstreamPolicy.min_attempt_budget:type_name -> google.protobuf.Duration
-	10, // 15: retry.v1.UpstreamPolicy.backoff:type_name -> retry.v1.Backoff
-	11, // 16: retry.v1.UpstreamPolicy.budget:type_name -> retry.v1.Budget
-	13, // 17: retry.v1.Backoff.base:type_name -> google.protobuf.Duration
-	13, // 18: retry.v1.Backoff.max:type_name -> google.protobuf.Duration
-	13, // 19: retry.v1.Backoff.retry_after_cap:type_name -> google.protobuf.Duration
-	13, // 20: retry.v1.Budget.interval:type_name -> google.protobuf.Duration
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	12, // 0: retry.v1.Config.defaults:type_name -> retry.v1.UpstreamPolicy
+	7,  // 1: retry.v1.Config.upstreams:type_name -> retry.v1.Upstream
+	4,  // 2: retry.v1.Config.budget:type_name -> retry.v1.BudgetBackend
+	1,  // 3: retry.v1.Config.listeners:type_name -> retry.v1.Listeners
+	16, // 4: retry.v1.Config.longest_request:type_name -> google.protobuf.Duration
+	2,  // 5: retry.v1.Listeners.data_plane:type_name -> retry.v1.Listener
+	2,  // 6: retry.v1.Listeners.api:type_name -> retry.v1.Listener
+	2,  // 7: retry.v1.Listeners.admin:type_name -> retry.v1.Listener
+	3,  // 8: retry.v1.Listener.tls:type_name -> retry.v1.ServerTLS
+	5,  // 9: retry.v1.BudgetBackend.sentinel:type_name -> retry.v1.Sentinel
+	6,  // 10: retry.v1.BudgetBackend.tls:type_name -> retry.v1.ClientTLS
+	12, // 11: retry.v1.Upstream.policy:type_name -> retry.v1.UpstreamPolicy
+	15, // 12: retry.v1.Upstream.operations:type_name -> retry.v1.Operation
+	8,  // 13: retry.v1.Upstream.credential:type_name -> retry.v1.CredentialSource
+	9,  // 14: retry.v1.CredentialSource.oauth2:type_name -> retry.v1.OAuth2
+	11, // 15: retry.v1.CredentialSource.token_file:type_name -> retry.v1.TokenFile
+	10, // 16: retry.v1.OAuth2.endpoint_params:type_name -> retry.v1.EndpointParam
+	6,  // 17: retry.v1.OAuth2.tls:type_name -> retry.v1.ClientTLS
+	16, // 18: retry.v1.OAuth2.timeout:type_name -> google.protobuf.Duration
+	16, // 19: retry.v1.UpstreamPolicy.min_attempt_budget:type_name -> google.protobuf.Duration
+	13, // 20: retry.v1.UpstreamPolicy.backoff:type_name -> retry.v1.Backoff
+	14, // 21: retry.v1.UpstreamPolicy.budget:type_name -> retry.v1.Budget
+	16, // 22: retry.v1.Backoff.base:type_name -> google.protobuf.Duration
+	16, // 23: retry.v1.Backoff.max:type_name -> google.protobuf.Duration
+	16, // 24: retry.v1.Backoff.retry_after_cap:type_name -> google.protobuf.Duration
+	16, // 25: retry.v1.Budget.interval:type_name -> google.protobuf.Duration
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_retry_v1_config_proto_init() }
@@ -1342,16 +1568,17 @@ func file_retry_v1_config_proto_init() {
 	if File_retry_v1_config_proto != nil {
 		return
 	}
-	file_retry_v1_config_proto_msgTypes[1].OneofWrappers = []any{}
-	file_retry_v1_config_proto_msgTypes[5].OneofWrappers = []any{
+	file_retry_v1_config_proto_msgTypes[3].OneofWrappers = []any{}
+	file_retry_v1_config_proto_msgTypes[4].OneofWrappers = []any{}
+	file_retry_v1_config_proto_msgTypes[8].OneofWrappers = []any{
 		(*CredentialSource_Oauth2)(nil),
 		(*CredentialSource_TokenFile)(nil),
 	}
-	file_retry_v1_config_proto_msgTypes[6].OneofWrappers = []any{}
 	file_retry_v1_config_proto_msgTypes[9].OneofWrappers = []any{}
-	file_retry_v1_config_proto_msgTypes[10].OneofWrappers = []any{}
-	file_retry_v1_config_proto_msgTypes[11].OneofWrappers = []any{}
-	file_retry_v1_config_proto_msgTypes[12].OneofWrappers = []any{
+	file_retry_v1_config_proto_msgTypes[12].OneofWrappers = []any{}
+	file_retry_v1_config_proto_msgTypes[13].OneofWrappers = []any{}
+	file_retry_v1_config_proto_msgTypes[14].OneofWrappers = []any{}
+	file_retry_v1_config_proto_msgTypes[15].OneofWrappers = []any{
 		(*Operation_Pattern)(nil),
 		(*Operation_RouteOperation)(nil),
 	}
@@ -1361,7 +1588,7 @@ func file_retry_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_retry_v1_config_proto_rawDesc), len(file_retry_v1_config_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

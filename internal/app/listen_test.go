@@ -1,0 +1,303 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/verdictproxy/verdict/test/pki"
+)
+
+// secured is a program whose listeners ask for certificates, and admit one client each.
+type secured struct {
+	*program
+	api     string
+	dir     string
+	servers *pki.Authority
+	clients *pki.Authority
+}
+
+func serveTLS(t *testing.T) *secured {
+	t.Helper()
+	s := &secured{dir: t.TempDir(), servers: pki.NewAuthority(t, "servers"), clients: pki.NewAuthority(t, "clients")}
+	s.servers.Server(t, "verdict.example").Write(t, s.dir, "server")
+	pki.WriteFile(t, s.dir+"/servers.pem", s.servers.PEM)
+	pki.WriteFile(t, s.dir+"/clients.pem", s.clients.PEM)
+	for _, name := range []string{"envoy", "caller", "operator", "nobody"} {
+		s.clients.Client(t, name).Write(t, s.dir, name)
+	}
+	config := "listeners:\n"
+	for listener, client := range map[string]string{"data_plane": "envoy", "api": "caller", "admin": "operator"} {
+		config += fmt.Sprintf("  %s: {tls: {cert_file: %[2]s/server.crt, key_file: %[2]s/server.key, client_ca_file: %[2]s/clients.pem}, allowed_clients: [%[3]s]}\n", listener, s.dir, client)
+	}
+	s.api = "unix:" + s.dir + "/api"
+	s.program = serve(t, "--config="+pki.WriteFile(t, s.dir+"/verdict.yaml", []byte(config)), "--api="+s.api, "--drain-time=0s")
+	return s
+}
+
+// flags are a command's for a client with this certificate; "" has none.
+func (s *secured) flags(client string) []string {
+	flags := []string{"--tls-ca=" + s.dir + "/servers.pem", "--tls-server-name=verdict.example"}
+	if client != "" {
+		flags = append(flags, "--tls-cert="+s.dir+"/"+client+".crt", "--tls-key="+s.dir+"/"+client+".key")
+	}
+	return flags
+}
+
+// TestAllowLists: each listener admits its own client and no other, to everything that is there.
+func TestAllowLists(t *testing.T) {
+	t.Parallel()
+	s := serveTLS(t)
+	decide := []string{"decide", "--method=GET", "--stage=dns", "--server=" + s.api}
+	list := []string{"ledger", "list", "--server=" + s.admin}
+	health := func(client string) error {
+		flags := TLSFlags{TLSCA: s.dir + "/servers.pem", TLSCert: s.dir + "/" + client + ".crt", TLSKey: s.dir + "/" + client + ".key"}
+		return flags.call(s.dataPlane, func(conn *grpc.ClientConn) error {
+			_, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
+			return err
+		})
+	}
+	for client, admitted := range map[string]string{"envoy": "data_plane", "caller": "api", "operator": "admin", "nobody": ""} {
+		if err := health(client); (err == nil) != (admitted == "data_plane") {
+			t.Errorf("%s on the data plane: %v", client, err)
+		}
+		for name, args := range map[string][]string{"api": decide, "admin": list} {
+			code, out, errors := command(t, slices.Concat(args, s.flags(client))...)
+			if (code == 0) != (admitted == name) {
+				t.Errorf("%s on %s: exit code %d\n%s%s", client, name, code, out, errors)
+			}
+		}
+		// The admin listener's pages are behind the same handshake, by HTTP/1.1 and HTTP/2.
+		for _, major := range []int{1, 2} {
+			body, err := s.page(t, client, major)
+			if (err == nil) != (admitted == "admin") {
+				t.Errorf("%s by HTTP/%d: %v", client, major, err)
+			}
+			if admitted == "admin" && !strings.Contains(body, `verdict_refused_connections_total{listener="api",why="unlisted"}`) {
+				t.Errorf("no metric of refused connections in\n%.500s", body)
+			}
+		}
+	}
+	if log := s.log.String(); strings.Contains(log, "reachable from other machines") {
+		t.Errorf("a warning of plaintext: %s", log)
+	}
+}
+
+// page gets the metrics as a client with this certificate.
+func (s *secured) page(t *testing.T, client string, major int) (string, error) {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(s.dir+"/"+client+".crt", s.dir+"/"+client+".key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: pki.Pool(s.servers), Certificates: []tls.Certificate{pair}},
+		Protocols:       new(http.Protocols),
+	}
+	transport.Protocols.SetHTTP1(major == 1)
+	transport.Protocols.SetHTTP2(major == 2)
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport, Timeout: 20 * time.Second}).Get("https://" + s.admin + "/metrics")
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	if resp.ProtoMajor != major || resp.StatusCode != 200 {
+		t.Errorf("HTTP/%d, status %d", resp.ProtoMajor, resp.StatusCode)
+	}
+	body, err := io.ReadAll(resp.Body)
+	return string(body), err
+}
+
+// TestClientErrors: what a command says when the two sides do not agree.
+func TestClientErrors(t *testing.T) {
+	t.Parallel()
+	s := serveTLS(t)
+	plain := serve(t, "--drain-time=0s")
+	stranger := pki.NewAuthority(t, "strangers")
+	stranger.Client(t, "operator").Write(t, s.dir, "stranger")
+	s.clients.Client(t, "operator", pki.Expired).Write(t, s.dir, "expired")
+	ca, name := "--tls-ca="+s.dir+"/servers.pem", "--tls-server-name=verdict.example"
+	cert := func(client string) []string {
+		return []string{"--tls-cert=" + s.dir + "/" + client + ".crt", "--tls-key=" + s.dir + "/" + client + ".key"}
+	}
+	for _, test := range []struct {
+		name   string
+		server string
+		flags  []string
+		says   []string
+	}{
+		{"plaintext to TLS", s.admin, nil, []string{"Does the server speak TLS?"}},
+		{"TLS to plaintext", plain.admin, s.flags("operator"), []string{"The server speaks plaintext"}},
+		{"no certificate", s.admin, []string{ca, name}, []string{"certificate required", "--tls-cert and --tls-key"}},
+		{"unlisted", s.admin, s.flags("nobody"), []string{"bad certificate", "has refused the certificate"}},
+		{"another authority", s.admin, append(cert("stranger"), ca, name), []string{"certificate required", "of no authority that the server asks for"}},
+		{"expired", s.admin, append(cert("expired"), ca, name), []string{"expired certificate", "has refused the certificate"}},
+		{"wrong server name", s.admin, append(cert("operator"), ca, "--tls-server-name=other.example"), []string{"not other.example", "--tls-server-name"}},
+		{"unknown server", s.admin, append(cert("operator"), name, "--tls-ca="+s.dir+"/clients.pem"), []string{"unknown authority", "--tls-ca"}},
+		{"authorities of the system", s.admin, append(cert("operator"), "--tls"), []string{"unknown authority", "--tls-ca"}},
+		{"a key without its certificate", s.admin, []string{"--tls-key=" + s.dir + "/server.key"}, []string{"--tls-cert and --tls-key belong together"}},
+		{"no such file", s.admin, []string{"--tls-ca=" + s.dir + "/none"}, []string{s.dir + "/none: no such file"}},
+		{"no authority", s.admin, []string{"--tls-ca=" + s.dir + "/server.key"}, []string{"no certificate in it"}},
+	} {
+		code, out, errors := command(t, slices.Concat([]string{"budget", "list", "--server=" + test.server}, test.flags)...)
+		if code == 0 || out != "" {
+			t.Errorf("%s: exit code %d, %s", test.name, code, out)
+		}
+		for _, words := range test.says {
+			if !strings.Contains(errors, words) {
+				t.Errorf("%s: no %q in\n%s", test.name, words, errors)
+			}
+		}
+	}
+	for _, address := range []string{"127.0.0.1", s.admin} { // without a name to check, the address counts
+		if code, _, errors := command(t, slices.Concat([]string{"budget", "list", "--server=" + s.admin, ca, "--tls-server-name=" + strings.Split(address, ":")[0]}, cert("operator"))...); code != 0 {
+			t.Error(errors)
+		}
+	}
+}
+
+// TestServicesPerListener: by reflection, and by calls, what is on one listener is not on another.
+func TestServicesPerListener(t *testing.T) {
+	t.Parallel()
+	api := filepath.Join(t.TempDir(), "api")
+	p := serve(t, "--api=unix:"+api, "--drain-time=0s")
+	own := map[string][]string{
+		"data plane": {"envoy.service.accesslog.v3.AccessLogService", "envoy.service.ext_proc.v3.ExternalProcessor"},
+		"api":        {"retry.v1.BudgetService", "retry.v1.DecisionService", "retry.v1.LedgerService"},
+		"admin":      {"retry.v1.AdminService", "retry.v1.BudgetService", "retry.v1.DecisionService", "retry.v1.LedgerService"},
+	}
+	all := map[string]string{
+		"envoy.service.accesslog.v3.AccessLogService": "StreamAccessLogs", "envoy.service.ext_proc.v3.ExternalProcessor": "Process",
+		"retry.v1.AdminService": "GetDrained", "retry.v1.BudgetService": "List", "retry.v1.DecisionService": "Decide", "retry.v1.LedgerService": "List",
+	}
+	for name, address := range map[string]string{"data plane": p.dataPlane, "api": api, "admin": p.admin} {
+		conn := dial(t, address)
+		want := append([]string{"grpc.health.v1.Health"}, own[name]...)
+		slices.Sort(want)
+		if got := services(t, conn); !slices.Equal(got, want) {
+			t.Errorf("%s has %q, want %q", name, got, want)
+		}
+		for service, method := range all {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/"+service+"/"+method)
+			if err == nil {
+				stream.CloseSend()
+				err = stream.RecvMsg(&healthv1.HealthCheckRequest{})
+			}
+			cancel()
+			if there := slices.Contains(own[name], service); (status.Code(err) == codes.Unimplemented) == there {
+				t.Errorf("%s of %s: %v", service, name, err)
+			}
+		}
+	}
+}
+
+// TestReachable: each listener that other machines may reach and that does not ask who they are is warned of,
+// by what can be done there.
+func TestReachable(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	authority := pki.NewAuthority(t, "a")
+	authority.Server(t).Write(t, dir, "server")
+	pki.WriteFile(t, dir+"/clients.pem", authority.PEM)
+	files := fmt.Sprintf("cert_file: %[1]s/server.crt, key_file: %[1]s/server.key", dir)
+	const anywhere = "0.0.0.0:0"
+	for _, test := range []struct {
+		name, config string
+		args, says   []string
+	}{
+		{"plaintext", "", []string{"--data-plane=" + anywhere, "--api=" + anywhere, "--admin=" + anywhere}, []string{
+			`"a plaintext listener is reachable from other machines: whoever reaches it can fund and spend retry budgets, and enter uncertain outcomes" listener=data_plane`,
+			`can fund and spend retry budgets, and read and resolve uncertain outcomes" listener=api`,
+			`can deny all retries, fund and spend retry budgets, read what was decided, and resolve uncertain outcomes" listener=admin`,
+		}},
+		{"TLS alone", "listeners: {api: {tls: {" + files + "}}}", []string{"--api=" + anywhere}, []string{
+			`a listener that asks for no client certificate is reachable from other machines: whoever reaches it can fund`,
+		}},
+		{"mTLS", "listeners: {api: {tls: {" + files + ", client_ca_file: " + dir + "/clients.pem}}}", []string{"--api=" + anywhere}, nil},
+		{"loopback and a Unix socket", "", []string{"--api=unix:" + dir + "/api"}, nil},
+		{"no API", "listeners: {api: {tls: {" + files + "}}}", nil, []string{"listeners.api holds for nothing"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			p := serve(t, append(test.args, "--drain-time=0s", "--config="+file(t, test.config))...)
+			if got := strings.Count(p.log.String(), "level=WARN"); got != len(test.says) {
+				t.Errorf("%d warnings, want %d\n%s", got, len(test.says), p.log)
+			}
+			for _, words := range test.says {
+				if !strings.Contains(p.log.String(), words) {
+					t.Errorf("no %s in\n%s", words, p.log)
+				}
+			}
+		})
+	}
+}
+
+// TestListenerErrors: a file that cannot be used is named with its field, and ends the program.
+func TestListenerErrors(t *testing.T) {
+	t.Parallel()
+	config := file(t, "listeners: {admin: {tls: {cert_file: /nowhere/a, key_file: /nowhere/b}}}")
+	code, _, errors := command(t, "serve", "--data-plane=127.0.0.1:0", "--admin=127.0.0.1:0", "--config="+config)
+	if code != 1 || !strings.Contains(errors, "listeners.admin.tls.cert_file: open /nowhere/a: no such file") {
+		t.Errorf("exit code %d: %s", code, errors)
+	}
+	for _, mode := range []string{"rw", "1000", "-1", "8", ""} {
+		if code, _, errors := command(t, "serve", "--socket-mode="+mode); code != 2 || !strings.Contains(errors, "octal") {
+			t.Errorf("mode %q: exit code %d: %s", mode, code, errors)
+		}
+	}
+}
+
+// TestSocketModeFlag: a Unix socket is its owner's alone unless the operator says otherwise.
+func TestSocketModeFlag(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]os.FileMode{"": 0o600, "--socket-mode=660": 0o660, "--socket-mode=0666": 0o666} {
+		path := filepath.Join(t.TempDir(), "data")
+		args := []string{"--data-plane=unix:" + path, "--drain-time=0s"}
+		if flag != "" {
+			args = append(args, flag)
+		}
+		serve(t, args...)
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%q: %v, %v", flag, info.Mode(), err)
+		}
+	}
+}
+
+// TestHello: a client that connects and says nothing is hung up on, behind TLS too.
+func TestHello(t *testing.T) {
+	t.Parallel()
+	s := serveTLS(t)
+	pair, err := tls.LoadX509KeyPair(s.dir+"/envoy.crt", s.dir+"/envoy.key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := tls.Dial("tcp", s.dataPlane, &tls.Config{RootCAs: pki.Pool(s.servers), Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetReadDeadline(time.Now().Add(helloTime + 20*time.Second))
+	for {
+		if _, err := conn.Read(make([]byte, 1024)); err != nil {
+			if e, ok := err.(interface{ Timeout() bool }); ok && e.Timeout() {
+				t.Error("a silent client is kept")
+			}
+			return
+		}
+	}
+}

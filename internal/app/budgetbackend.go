@@ -6,11 +6,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
 	"github.com/verdictproxy/verdict/internal/config"
 	"github.com/verdictproxy/verdict/internal/telemetry"
 	"github.com/verdictproxy/verdict/pkg/budget"
 	"github.com/verdictproxy/verdict/pkg/budget/memory"
 	"github.com/verdictproxy/verdict/pkg/budget/redis"
+	"github.com/verdictproxy/verdict/pkg/budget/redis/conn"
 )
 
 // openBudget opens the backend that the configuration names. An error is a file that cannot be read; a
@@ -22,10 +24,12 @@ func openBudget(cfg *config.Config, events *budget.EventLog, registry prometheus
 		return memory.New(settings, memory.Options{Clock: machineClock, Log: events}), nil
 	}
 	metrics := telemetry.NewSharedBudget(registry)
+	server, err := redisServer(backend)
+	if err != nil {
+		return nil, err
+	}
 	o := redis.Options{
-		Addresses:    []string{backend.GetAddress()},
-		Username:     backend.GetUsername(),
-		PasswordFile: backend.GetPasswordFile(),
+		Server:       server,
 		Prefix:       backend.GetKeyPrefix(),
 		Clock:        machineClock,
 		Log:          events,
@@ -34,12 +38,21 @@ func openBudget(cfg *config.Config, events *budget.EventLog, registry prometheus
 		OnLocalGrant: metrics.LocalGrant,
 		OnConnected:  metrics.Connected,
 	}
+	return redis.New(settings, o)
+}
+
+// redisServer says where the configured Redis is. An error is a file that cannot be read.
+func redisServer(backend *retryv1.BudgetBackend) (o conn.Options, err error) {
+	o = conn.Options{
+		Addresses:    []string{backend.GetAddress()},
+		Username:     backend.GetUsername(),
+		PasswordFile: backend.GetPasswordFile(),
+	}
 	if s := backend.GetSentinel(); s != nil {
 		o.Addresses, o.SentinelMaster = s.GetAddresses(), s.GetMaster()
 	}
-	var err error
 	if o.TLS, err = config.ClientTLS(backend.GetTls()); err != nil {
-		return nil, fmt.Errorf("budget: tls: %w", err)
+		return o, fmt.Errorf("budget: tls: %w", err)
 	}
-	return redis.New(settings, o)
+	return o, nil
 }

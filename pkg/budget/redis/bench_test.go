@@ -17,10 +17,10 @@ var plenty = budget.Settings{Reserve: budget.MaxReserve, Interval: time.Minute}
 func benchAccount(b *testing.B) (budget.Account, *atomic.Int64) {
 	b.Helper()
 	address := redistest.Start(b, redistest.Binary(b)).Address
-	r := raw{t: b, client: dial(b, address).client}
+	r := dial(b, address)
 	var calls atomic.Int64
 	a := mustNew(b, same(plenty), Options{
-		Addresses: []string{address}, Prefix: r.longUp(), OnCall: func(time.Duration, error) { calls.Add(1) },
+		Server: at(address), Prefix: r.longUp(), OnCall: func(time.Duration, error) { calls.Add(1) },
 	}).Account("u")
 	for range 10 { // the lease follows the demand
 		for range 10_000 {
@@ -66,7 +66,7 @@ func BenchmarkDecision(b *testing.B) {
 	b.Run("impl=naive", func(b *testing.B) {
 		address := redistest.Start(b, redistest.Binary(b)).Address
 		prefix := dial(b, address).longUp()
-		account := mustNew(b, same(plenty), Options{Addresses: []string{address}, Prefix: prefix}).Account("u").(*account)
+		account := mustNew(b, same(plenty), Options{Server: at(address), Prefix: prefix}).Account("u").(*account)
 		r := &request{settings: plenty, want: 1}
 		granted := 0
 		b.ReportAllocs()

@@ -63,10 +63,10 @@ func (m member) run() error {
 	}
 	defer f.Close()
 	o := Options{
-		Addresses: []string{m.Address}, Prefix: m.Prefix, Clock: machineClock, Log: budget.NewEventLog(f, m.Name, nil),
+		Server: at(m.Address), Prefix: m.Prefix, Clock: machineClock, Log: budget.NewEventLog(f, m.Name, nil),
 	}
 	if m.Sentinel != "" {
-		o.Addresses, o.SentinelMaster = []string{m.Sentinel}, "m"
+		o.Server.Addresses, o.Server.SentinelMaster = []string{m.Sentinel}, "m"
 	}
 	b, err := New(same(m.Settings), o)
 	if err != nil {
@@ -119,7 +119,7 @@ type fleet struct {
 	rnd      *rand.Rand
 	dir      string
 	server   *redistest.Server
-	proxy    *proxy
+	proxy    *redistest.Proxy
 	sentinel string
 	settings budget.Settings
 	accounts int
@@ -135,7 +135,7 @@ func (f *fleet) spawn(run time.Duration, load time.Duration, failing float64) *e
 	name := fmt.Sprint("p", f.born)
 	address := f.server.Address
 	if f.proxy != nil {
-		address = f.proxy.address()
+		address = f.proxy.Address()
 	}
 	text, err := json.Marshal(member{
 		Address: address, Sentinel: f.sentinel, Prefix: "fleet:", Log: filepath.Join(f.dir, name), Name: name, Seed: f.rnd.Uint64(),
@@ -272,7 +272,7 @@ func newFleet(t *testing.T, seed uint64, binary string) *fleet {
 	f := &fleet{T: t, rnd: r, dir: t.TempDir(), accounts: 1 + r.IntN(2), run: 5 * time.Second}
 	f.settings = budget.Settings{Ratio: pick(r, 0, 200, 200, 1000, r.IntN(1001)), Reserve: pick(r, 0, 5, 20, 50), Interval: time.Second}
 	f.server = redistest.Start(t, binary)
-	f.proxy = newProxy(t, f.server.Address)
+	f.proxy = redistest.NewProxy(t, f.server.Address)
 	return f
 }
 
@@ -292,7 +292,7 @@ func (f *fleet) live() (done []string) {
 		done = append(done, kind)
 		f.fault(kind, end)
 	}
-	f.proxy.set(passing)
+	f.proxy.Set(redistest.Passing)
 	f.ended.Wait()
 	return done
 }
@@ -334,8 +334,8 @@ func (f *fleet) fault(kind string, end time.Time) {
 		time.Sleep(short)
 		f.server.Continue()
 	default:
-		f.proxy.set(map[string]mode{"cut": cutting, "delay": delaying, "drop replies": droppingReplies}[kind])
+		f.proxy.Set(map[string]redistest.Mode{"cut": redistest.Cutting, "delay": redistest.Delaying, "drop replies": redistest.DroppingReplies}[kind])
 		time.Sleep(short)
-		f.proxy.set(passing)
+		f.proxy.Set(redistest.Passing)
 	}
 }

@@ -19,7 +19,7 @@ func TestCallsPerSecond(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			address := redistest.Start(t, redistest.Binary(t)).Address
 			var w watch
-			b := mustNew(t, same(settings), w.options(Options{Addresses: []string{address}}))
+			b := mustNew(t, same(settings), w.options(Options{Server: at(address)}))
 			a := b.Account("u")
 			const decisions, length = 20_000, 2 * time.Second
 			var worst time.Duration
@@ -95,7 +95,7 @@ func TestUse(t *testing.T) {
 	var running sync.WaitGroup
 	begun := time.Now()
 	for i := range processes {
-		b := mustNew(t, same(settings), Options{Addresses: []string{address}, Prefix: prefix})
+		b := mustNew(t, same(settings), Options{Server: at(address), Prefix: prefix})
 		running.Go(func() {
 			a := b.Account("u")
 			for n := 0; time.Since(begun) < intervals*settings.Interval; n++ {

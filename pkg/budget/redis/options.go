@@ -2,14 +2,13 @@ package redis
 
 import (
 	"crypto/rand"
-	"crypto/tls"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/verdictproxy/verdict/pkg/budget"
+	"github.com/verdictproxy/verdict/pkg/budget/redis/conn"
 )
 
 // Defaults of Options.
@@ -21,19 +20,10 @@ const (
 	DefaultTimeout      = 250 * time.Millisecond
 )
 
-// Options of New. Only Addresses has no default.
+// Options of New. Only Server has no default.
 type Options struct {
-	// Addresses is HOST:PORT of the server, or of the Sentinels where SentinelMaster is set.
-	Addresses []string
-	// SentinelMaster is the name by which the Sentinels know the master; "" for a standalone server.
-	SentinelMaster string
-	// Username is of the server's ACL; "" is the default user.
-	Username string
-	// PasswordFile holds the password, which is read at every connection; a line feed at its end is cut
-	// off. "" is no password. Sentinels are asked without one.
-	PasswordFile string
-	// TLS, if not nil, is used towards the server and the Sentinels.
-	TLS *tls.Config
+	// Server is where the server is.
+	Server conn.Options
 	// Prefix begins every key, so that fleets that must not share a budget can share a server.
 	Prefix string
 
@@ -67,12 +57,6 @@ type Options struct {
 }
 
 func (o *Options) fill() error {
-	if len(o.Addresses) == 0 {
-		return errors.New("redis budget: no address")
-	}
-	if o.SentinelMaster == "" && len(o.Addresses) > 1 {
-		return fmt.Errorf("redis budget: %d addresses, and no name of a Sentinel's master", len(o.Addresses))
-	}
 	o.defaults()
 	if o.Flush < 10*time.Millisecond || o.Wait < 0 || o.Timeout < 0 {
 		return fmt.Errorf("redis budget: flush %v (at least 10ms), wait %v, timeout %v", o.Flush, o.Wait, o.Timeout)

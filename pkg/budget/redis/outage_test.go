@@ -2,7 +2,6 @@ package redis
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"net"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/verdictproxy/verdict/pkg/budget"
+	"github.com/verdictproxy/verdict/pkg/budget/redis/conn"
 	"github.com/verdictproxy/verdict/pkg/budget/redis/redistest"
 )
 
@@ -72,26 +72,26 @@ func TestOutages(t *testing.T) {
 		"refused":    {begin: func(s *redistest.Server, _ raw) { s.Kill() }, end: func(s *redistest.Server, _ raw) { s.Restart() }},
 		"black hole": {begin: func(s *redistest.Server, _ raw) { s.Pause() }, end: func(s *redistest.Server, _ raw) { s.Continue() }},
 		"read-only": {
-			begin: func(_ *redistest.Server, r raw) { r.do("REPLICAOF", "127.0.0.1", "1") },
-			end:   func(_ *redistest.Server, r raw) { r.do("REPLICAOF", "NO", "ONE") },
+			begin: func(_ *redistest.Server, r raw) { r.Do("REPLICAOF", "127.0.0.1", "1") },
+			end:   func(_ *redistest.Server, r raw) { r.Do("REPLICAOF", "NO", "ONE") },
 		},
 		"out of memory": {
-			begin: func(_ *redistest.Server, r raw) { r.do("CONFIG", "SET", "maxmemory", "1") },
-			end:   func(_ *redistest.Server, r raw) { r.do("CONFIG", "SET", "maxmemory", "0") },
+			begin: func(_ *redistest.Server, r raw) { r.Do("CONFIG", "SET", "maxmemory", "1") },
+			end:   func(_ *redistest.Server, r raw) { r.Do("CONFIG", "SET", "maxmemory", "0") },
 		},
 		"another password": {
 			begin: func(_ *redistest.Server, r raw) {
-				r.do("CONFIG", "SET", "requirepass", "x")
-				r.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+				r.Do("CONFIG", "SET", "requirepass", "x")
+				r.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 			},
-			end: func(_ *redistest.Server, r raw) { r.do("CONFIG", "SET", "requirepass", "") },
+			end: func(_ *redistest.Server, r raw) { r.Do("CONFIG", "SET", "requirepass", "") },
 		},
 		"loading": {
 			begin: func(s *redistest.Server, r raw) {
 				for i := range loading {
-					r.do("SET", "some key "+string(rune('a'+i%26))+string(rune('a'+i/26)), strings.Repeat("x", 100))
+					r.Do("SET", "some key "+string(rune('a'+i%26))+string(rune('a'+i/26)), strings.Repeat("x", 100))
 				}
-				r.do("SAVE")
+				r.Do("SAVE")
 				s.Kill()
 				s.Restart("--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024")
 			},
@@ -99,8 +99,8 @@ func TestOutages(t *testing.T) {
 		},
 		"busy": {
 			begin: func(_ *redistest.Server, r raw) {
-				r.do("CONFIG", "SET", "lua-time-limit", "10")
-				go r.client.Do(context.Background(), r.client.B().Arbitrary("EVAL", "while true do end", "0").Build())
+				r.Do("CONFIG", "SET", "lua-time-limit", "10")
+				go r.Try("EVAL", "while true do end", "0")
 			},
 			end: func(s *redistest.Server, _ raw) {
 				c, err := net.Dial("tcp", s.Address)
@@ -116,16 +116,16 @@ func TestOutages(t *testing.T) {
 				}
 			},
 		},
-		"script flushed": {unseen: true, begin: func(_ *redistest.Server, r raw) { r.do("SCRIPT", "FLUSH") }, end: func(*redistest.Server, raw) {}},
-		"flushed":        {unseen: true, begin: func(_ *redistest.Server, r raw) { r.do("FLUSHALL") }, end: func(*redistest.Server, raw) {}},
+		"script flushed": {unseen: true, begin: func(_ *redistest.Server, r raw) { r.Do("SCRIPT", "FLUSH") }, end: func(*redistest.Server, raw) {}},
+		"flushed":        {unseen: true, begin: func(_ *redistest.Server, r raw) { r.Do("FLUSHALL") }, end: func(*redistest.Server, raw) {}},
 		"corrupt values": {unseen: true, begin: func(_ *redistest.Server, r raw) {
-			keys := r.do("KEYS", "verdict:*").([]any)
+			keys := r.Do("KEYS", "verdict:*").([]any)
 			if len(keys) < 3 {
-				r.t.Errorf("only %v to corrupt", keys)
+				t.Errorf("only %v to corrupt", keys)
 			}
 			for _, k := range keys {
-				r.do("DEL", k.(string))
-				r.do("LPUSH", k.(string), "nonsense")
+				r.Do("DEL", k.(string))
+				r.Do("LPUSH", k.(string), "nonsense")
 			}
 		}, end: func(*redistest.Server, raw) {}},
 	} {
@@ -135,7 +135,7 @@ func TestOutages(t *testing.T) {
 			r := dial(t, s.Address)
 			var w watch
 			b := mustNew(t, same(budget.Settings{Ratio: 1000, Reserve: 2, Interval: 10 * time.Second}),
-				w.options(Options{Addresses: []string{s.Address}, Timeout: 100 * time.Millisecond}))
+				w.options(Options{Server: at(s.Address), Timeout: 100 * time.Millisecond}))
 			a := b.Account("u")
 			granted := func() bool {
 				a.Deposit(1)
@@ -177,7 +177,7 @@ func TestStartsWithoutServer(t *testing.T) {
 	s := redistest.Start(t, redistest.Binary(t))
 	s.Kill()
 	var w watch
-	b := mustNew(t, same(budget.Settings{Ratio: 500, Interval: 10 * time.Second}), w.options(Options{Addresses: []string{s.Address}}))
+	b := mustNew(t, same(budget.Settings{Ratio: 500, Interval: 10 * time.Second}), w.options(Options{Server: at(s.Address)}))
 	a := b.Account("u")
 	a.Deposit(5)
 	for want := range 3 {
@@ -206,7 +206,7 @@ func TestPassword(t *testing.T) {
 	}
 	write("wrong\n")
 	var w watch
-	b := mustNew(t, nil, w.options(Options{Addresses: []string{s.Address}, PasswordFile: file}))
+	b := mustNew(t, nil, w.options(Options{Server: conn.Options{Addresses: []string{s.Address}, PasswordFile: file}}))
 	if !b.down.Load() || w.lines("WRONGPASS") != 1 {
 		t.Errorf("a wrong password: %s", &w.log)
 	}
@@ -218,27 +218,24 @@ func TestPassword(t *testing.T) {
 // brought counts once.
 func TestLostReply(t *testing.T) {
 	s := redistest.Start(t, redistest.Binary(t))
-	p := newProxy(t, s.Address)
+	p := redistest.NewProxy(t, s.Address)
 	r := dial(t, s.Address)
 	settings := budget.Settings{Ratio: 1000, Interval: time.Minute}
 	var w watch
-	o := w.options(Options{Addresses: []string{p.address()}, Prefix: r.longUp(), Timeout: 100 * time.Millisecond, Wait: patience, Flush: time.Hour})
+	o := w.options(Options{Server: at(p.Address()), Prefix: r.longUp(), Timeout: 100 * time.Millisecond, Wait: patience, Flush: time.Hour})
 	b := mustNew(t, same(settings), o)
 	a := b.Account("u")
 	a.State() // it knows its epoch
 	a.Deposit(10)
-	p.set(droppingReplies)
+	p.Set(redistest.DroppingReplies)
 	if _, ok := a.TryWithdraw(t.Context()); ok {
 		t.Fatal("granted, with the reply dropped and the deposits under way")
 	}
 	eventually(t, "cut off", b.down.Load)
-	p.mu.Lock()
-	dropped := p.dropped
-	p.mu.Unlock()
-	if dropped == 0 {
+	if p.Dropped() == 0 {
 		t.Fatal("no reply was dropped")
 	}
-	p.set(passing)
+	p.Set(redistest.Passing)
 	// Ten were brought once, though sent twice; one was leased in the reply that was lost.
 	own := b.Account("u").(*account)
 	eventually(t, "connected", func() bool { b.shared.probe(); return !b.down.Load() })
@@ -259,7 +256,7 @@ func TestNoEviction(t *testing.T) {
 	for policy, want := range map[string]int{"noeviction": 0, "allkeys-lru": 1} {
 		s := redistest.Start(t, redistest.Binary(t), "--maxmemory-policy", policy)
 		var w watch
-		mustNew(t, nil, w.options(Options{Addresses: []string{s.Address}}))
+		mustNew(t, nil, w.options(Options{Server: at(s.Address)}))
 		if n := w.lines("set maxmemory-policy noeviction"); n != want {
 			t.Errorf("%s: %d lines, want %d: %s", policy, n, want, &w.log)
 		}

@@ -46,6 +46,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/verdictproxy/verdict/pkg/budget"
+	"github.com/verdictproxy/verdict/pkg/budget/redis/conn"
 )
 
 // Budget is a budget.Budget on a Redis server. Its upstreams are bounded as those of package memory
@@ -240,7 +241,7 @@ func (b *Budget) outcome(d time.Duration, err error) {
 	if b.hooks.calls != nil {
 		b.hooks.calls(d, err)
 	}
-	if errors.Is(err, errClosed) || !b.down.CompareAndSwap(err == nil, err != nil) {
+	if errors.Is(err, conn.ErrClosed) || !b.down.CompareAndSwap(err == nil, err != nil) {
 		return
 	}
 	if b.hooks.upOrDown != nil {

@@ -1,19 +1,17 @@
 package redis
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"go.uber.org/goleak"
 
 	"github.com/verdictproxy/verdict/pkg/budget"
 	"github.com/verdictproxy/verdict/pkg/budget/budgettest"
+	"github.com/verdictproxy/verdict/pkg/budget/redis/conn"
 	"github.com/verdictproxy/verdict/pkg/budget/redis/redistest"
 )
 
@@ -21,49 +19,25 @@ func same(s budget.Settings) func(string) budget.Settings {
 	return func(string) budget.Settings { return s }
 }
 
-// raw is a connection beside the budget's, for what a person may do to a server.
-type raw struct {
-	t      testing.TB
-	client rueidis.Client
-}
+// raw is a connection beside the budget's.
+type raw struct{ redistest.Raw }
 
 func dial(t testing.TB, address string) raw {
 	t.Helper()
-	c, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{address}, DisableCache: true, ForceSingleClient: true, DisableRetry: true, PipelineMultiplex: -1,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return raw{t, c}
+	return raw{redistest.Dial(t, address)}
 }
 
-func (r raw) do(words ...string) any {
-	r.t.Helper()
-	v, err := r.client.Do(context.Background(), r.client.B().Arbitrary(words...).Build()).ToAny()
-	if err != nil && !rueidis.IsRedisNil(err) {
-		r.t.Fatalf("%v: %v", words, err)
-	}
-	return v
-}
-
-func (r raw) runID() string {
-	r.t.Helper()
-	_, id, _ := strings.Cut(r.do("INFO", "server").(string), "run_id:")
-	id, _, _ = strings.Cut(id, "\r")
-	return id
-}
+// at is a server without anything special.
+func at(address string) conn.Options { return conn.Options{Addresses: []string{address}} }
 
 var prefixes atomic.Int64
 
 // longUp gives a prefix of its own to a budget, whose epochs look as if the server had been up for
 // long: on a fresh one the reserve counts as just spent.
 func (r raw) longUp() string {
-	r.t.Helper()
 	prefix := fmt.Sprintf("t%d:", prefixes.Add(1))
 	for i := range shards {
-		r.do("SET", fmt.Sprintf("%s{%d}:epoch", prefix, i), r.runID()+":1000000:1")
+		r.Do("SET", fmt.Sprintf("%s{%d}:epoch", prefix, i), r.RunID()+":1000000:1")
 	}
 	return prefix
 }
@@ -94,7 +68,7 @@ func TestContract(t *testing.T) {
 			t.Run("suite", func(t *testing.T) {
 				budgettest.Run(t, func(t *testing.T, s budget.Settings) budget.Budget {
 					return mustNew(t, same(s), Options{
-						Addresses: []string{address}, Prefix: r.longUp(), MaxUpstreams: 5, Wait: patience, Timeout: patience,
+						Server: at(address), Prefix: r.longUp(), MaxUpstreams: 5, Wait: patience, Timeout: patience,
 					})
 				}, budgettest.Options{MaxUpstreams: 5})
 			})

@@ -1,11 +1,11 @@
 package redis
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,7 +38,7 @@ func TestScriptIsItsModel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := dial(t, redistest.Start(t, binary).Address)
-			sha := r.do("SCRIPT", "LOAD", timeless(t)).(string)
+			sha := r.Do("SCRIPT", "LOAD", timeless(t)).(string)
 			leases, counted, epochs := 0, 0, 0
 			for seed := range uint64(60) {
 				l, c, e := compareScript(t, r, sha, seed)
@@ -76,10 +76,10 @@ func compareScript(t *testing.T, r raw, sha string, seed uint64) (leases, counte
 		switch rnd.IntN(60) {
 		case 0:
 			k := keys[rnd.IntN(3)]
-			r.do("DEL", k)
+			r.Do("DEL", k)
 			delete(m.keys, k)
 		case 1:
-			r.do("SET", keys[0], "x")
+			r.Do("SET", keys[0], "x")
 			m.keys[keys[0]] = &entry{text: "x"}
 		case 2:
 			if e := m.keys[keys[0]]; e != nil && e.hash != nil {
@@ -87,7 +87,7 @@ func compareScript(t *testing.T, r raw, sha string, seed uint64) (leases, counte
 				if field == "time" && value == "7" {
 					break // not damaged, only long ago
 				}
-				r.do("HSET", keys[0], field, value)
+				r.Do("HSET", keys[0], field, value)
 				e.hash[field] = value
 			}
 		}
@@ -117,9 +117,8 @@ func compareScript(t *testing.T, r raw, sha string, seed uint64) (leases, counte
 			args = append(args, []string{"e", "r"}[rnd.IntN(2)], strconv.FormatInt(cur-rnd.Int64N(56)+3, 10), strconv.Itoa(1+rnd.IntN(4)))
 		}
 		want := m.eval(keys, args)
-		b := r.client.B()
 		all := append(keys[:3:3], strconv.FormatInt(now/1_000_000, 10), strconv.FormatInt(now%1_000_000, 10), m.run)
-		got, err := r.client.Do(context.Background(), b.Evalsha().Sha1(sha).Numkeys(6).Key(all...).Arg(args...).Build()).ToAny()
+		got, err := r.Try(slices.Concat([]string{"EVALSHA", sha, "6"}, all, args)...)
 		if err != nil {
 			t.Fatalf("seed %d, step %d: %v: %v", seed, step, args, err)
 		}
@@ -127,7 +126,7 @@ func compareScript(t *testing.T, r raw, sha string, seed uint64) (leases, counte
 			t.Fatalf("seed %d, step %d: %v:\nscript %v\nmodel  %v", seed, step, args, got, want)
 		}
 		stored := map[string]string{}
-		for f, v := range r.do("HGETALL", keys[0]).(map[string]any) {
+		for f, v := range r.Do("HGETALL", keys[0]).(map[string]any) {
 			stored[f] = v.(string)
 		}
 		unequal := cmp.Diff(m.keys[keys[0]].hash, stored)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/verdictproxy/verdict/pkg/budget/redis/conn"
 	"github.com/verdictproxy/verdict/pkg/budget/redis/redistest"
 )
 
@@ -79,7 +80,7 @@ func TestTLS(t *testing.T) {
 		"not trusted":     {&tls.Config{ServerName: "redis.test"}, true},
 		"without, though": {nil, true},
 	} {
-		b := mustNew(t, nil, Options{Addresses: []string{address}, TLS: c.tls})
+		b := mustNew(t, nil, Options{Server: conn.Options{Addresses: []string{address}, TLS: c.tls}})
 		if b.down.Load() != c.down {
 			t.Errorf("%s: cut off: %v, want %v", name, b.down.Load(), c.down)
 		}
@@ -89,10 +90,10 @@ func TestTLS(t *testing.T) {
 func TestOptions(t *testing.T) {
 	for name, o := range map[string]Options{
 		"no address":                {},
-		"several without Sentinel":  {Addresses: []string{"a:1", "b:1"}},
-		"too many flushes":          {Addresses: []string{"a:1"}, Flush: time.Millisecond},
-		"a negative wait":           {Addresses: []string{"a:1"}, Wait: -1},
-		"a password file not there": {Addresses: []string{"a:1"}, PasswordFile: "/nowhere/password"},
+		"several without Sentinel":  {Server: conn.Options{Addresses: []string{"a:1", "b:1"}}},
+		"too many flushes":          {Server: at("a:1"), Flush: time.Millisecond},
+		"a negative wait":           {Server: at("a:1"), Wait: -1},
+		"a password file not there": {Server: conn.Options{Addresses: []string{"a:1"}, PasswordFile: "/nowhere/password"}},
 	} {
 		if b, err := New(nil, o); err == nil {
 			b.Close()

@@ -27,6 +27,7 @@ var rules = []struct {
 	why  string
 }{
 	{"github.com/redis/", []string{"pkg/budget/redis", "test/"}, "one package talks to Redis"},
+	{"golang.org/x/oauth2", []string{"internal/credential", "test/"}, "one package talks to token endpoints"},
 	{"github.com/envoyproxy/", []string{"internal/", "test/"}, "pkg/ serves programs with no Envoy"},
 	{"google.golang.org/grpc", []string{"internal/", "api/", "test/", "cmd/"}, "pkg/ serves programs with no gRPC"},
 	{"google.golang.org/protobuf", []string{"internal/", "api/", "test/", "cmd/"}, "pkg/ knows no wire format"},

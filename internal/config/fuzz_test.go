@@ -14,6 +14,8 @@ func FuzzParse(f *testing.F) {
 		"", "---\n", "defaults: {}", "defaults:\n  backoff: {base: 1s}\n",
 		"defaults: {budget: {ratio: 0.5, min_retries_per_second: 1e1, interval: 1m}}",
 		"upstreams: [{clusters: [a], operations: [{pattern: 'POST /a/{b...}', idempotency: idempotent_with_key}, {route_operation: x, idempotency: safe}]}]",
+		"upstreams: [{clusters: [a], credential: {oauth2: {token_url: 'https://a', client_id: b, client_secret_file: c, scopes: [d], endpoint_params: [{name: e}], tls: {}}}}]",
+		"upstreams: [{clusters: [a], credential: {token_file: {path: b}, scheme: c, first_attempts: true}}]",
 		"a: &a [*a]", "? [a]\n: !!binary b", "upstreams: [{clusters: [a], policy: {transient_statuses: []}}]", "\ufeff{", "x: |\r\n  y\r\n",
 	} {
 		f.Add([]byte(seed))

@@ -122,6 +122,13 @@ func refresh(t *testing.T, s *Source, rejected string) error {
 	return s.Refresh(ctx, rejected)
 }
 
+// forgive ends the pauses, which TestPauses is about.
+func forgive(s *Source) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fetching, s.refusing = pause{}, pause{}
+}
+
 // eventually fails the test if what is not so in time.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()

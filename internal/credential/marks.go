@@ -12,8 +12,8 @@ import (
 	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
 )
 
-// maxMark bounds a mark, in bytes; one has 43.
-const maxMark = 64
+// markBytes is the length of a mark.
+var markBytes = base64.RawURLEncoding.EncodedLen(sha256.Size)
 
 // marks vouches for tokens towards other processes of the fleet that have the same client secret: a mark
 // is an HMAC-SHA256 of the authorization value, under a key derived from the secret for this upstream,
@@ -70,7 +70,7 @@ func (m *marks) mark(authorization string) string {
 // vouches reports whether mark was made of authorization by a process with the same secret. The secret is
 // read again before it says no: another process may have met a new one already.
 func (m *marks) vouches(authorization, mark string) bool {
-	if len(mark) > maxMark || len(authorization) > maxToken+64 {
+	if len(mark) != markBytes || len(authorization) > maxToken+64 {
 		return false
 	}
 	sum, err := base64.RawURLEncoding.Strict().DecodeString(mark)
@@ -103,7 +103,7 @@ func mac(key []byte, authorization string) []byte {
 }
 
 // Mark vouches for an authorization value towards every process that has this source with the same
-// client secret; it is visible ASCII, at most 64 bytes. It is "" for what this process did not issue, and
+// client secret; it is 43 bytes of visible ASCII. It is "" for what this process did not issue, and
 // for a token file: there processes read the same tokens, and have no secret that a token's holder does
 // not have.
 func (s *Source) Mark(authorization string) string {

@@ -50,9 +50,7 @@ func TestRecognize(t *testing.T) {
 		if got := s.Recognize(now); got != Latest {
 			t.Errorf("the latest token is %v", got)
 		}
-		s.mu.Lock()
-		s.refusing = pause{}
-		s.mu.Unlock()
+		forgive(s)
 		if err := refresh(t, s, now); err != nil {
 			t.Fatal(err)
 		}

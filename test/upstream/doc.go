@@ -35,6 +35,8 @@
 //	fault                        options  executed  plays
 //	ok                           A        yes       200; a WebSocket request (HTTP/1.1) gets 101 and echo
 //	status:N  N  "status N"      A        yes *     status N, 000 to 999
+//	guarded[:N]                  A        yes *     status N (200) to an authorization that Accept was told of, to any
+//	                                                other, and to none, 401
 //	echo[:N]                     A        yes *     status N (200) with the request's own body, up to 64 MiB
 //	slow-body[:N]                A H      yes *     the head at once, the body after hold (1s)
 //	trickle[:N]                  A P      yes *     the body (100 bytes) in pieces (10), one every (100ms)

@@ -64,6 +64,7 @@ func (s *Server) begin(p *playing, hit Hit, script string, proto protocol) error
 		return err
 	}
 	p.f = &faults[min(p.rec.hit.Attempt, len(faults))-1]
+	s.guard.challenge(p.f, hit.Header)
 	p.rec.played(p.f.text)
 	return nil
 }

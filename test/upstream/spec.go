@@ -34,7 +34,10 @@ func modeIsHead(f *fault) bool { return f.mode == "head" }
 var specs = map[string]*spec{
 	"ok":     {protocols: both, takes: answers, args: noArgs, play: (*playing).status},
 	"status": {protocols: both, takes: answers, args: oneStatus, play: (*playing).status},
-	"echo":   {protocols: both, takes: answers, args: optionalStatus, keepsBody: true, play: (*playing).echo},
+	// Who is let in is decided when it is chosen; see guard.
+	"guarded": {protocols: both, takes: answers, args: optionalStatus, play: (*playing).status},
+
+	"echo": {protocols: both, takes: answers, args: optionalStatus, keepsBody: true, play: (*playing).echo},
 
 	"reset": {protocols: both, args: oneOf("", "head"), atHead: modeIsHead, defaults: endsBy(endRST),
 		play: (*playing).breakOff},

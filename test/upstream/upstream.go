@@ -33,6 +33,7 @@ type Server struct {
 	certs *Certificates
 	addrs Addrs
 	late  *Port
+	guard guard
 	done  chan struct{}
 	wg    sync.WaitGroup
 

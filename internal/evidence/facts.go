@@ -50,6 +50,9 @@ func FromFacts(answer Headers, key string) Attempt {
 	a.Deadline, a.Remaining = f.deadline()
 
 	evidence, permanent := prove(a.Details, a.Transport, f.counters)
+	if answer.value(factCredential) == credentialWaits && f.uncredentialed(details) {
+		evidence, permanent = decision.NotSent, decision.RejectedByFilter
+	}
 	if f.redirected && evidence == decision.NotSent {
 		// The counters are of the last request; the one before it was executed.
 		evidence, permanent = decision.SentNoResponse, decision.PermanentNone

@@ -54,6 +54,23 @@ const (
 	attributesBundle = "envoy.filters.http.ext_proc"
 )
 
+// The credential filter of the inner hop (envoy/credential.yaml). A filter in front of it marks the
+// request as pending, one behind it as set, so that a request that it ended is told by a value that is
+// present. Its mark of a credential travels in the dynamic metadata of the same name; neither the
+// credential nor the mark ever is in a header of an answer.
+const (
+	credentialState  = "verdict.credential"
+	factCredential   = "x-verdict-credential"
+	credentialWaits  = "pending"
+	credentialPassed = "set"
+	markField        = "mark"
+	// DetailsNoCredential is the detail of the reply with which Verdict refuses an attempt that has no
+	// credential.
+	DetailsNoCredential = detailsExtProc + "no_credential"
+	// Authorization is the request header that the credential filter sets.
+	Authorization = "authorization"
+)
+
 // What the head copies before later parts can lose it or be lied to about it.
 const (
 	ownID             = "x-verdict-id"    // the request's, added by the outer listener
@@ -63,7 +80,7 @@ const (
 	filterStateKey    = "verdict.key"
 )
 
-// formats are Envoy's access-log formats of each header and filter-state object that it writes for
+// formats are Envoy's access-log formats, or the words, of each header and filter-state object that it writes for
 // Verdict. An absent value is empty, in a filter-state object "-"; a header whose whole value is absent
 // is not there. The numbers bound what a client sizes.
 var formats = map[string]string{
@@ -71,6 +88,7 @@ var formats = map[string]string{
 	filterStateMethod: "%REQ(:METHOD)%",
 	filterStatePath:   "%REQ(:PATH)%",
 	filterStateKey:    "%REQ(IDEMPOTENCY-KEY)%",
+	credentialState:   credentialWaits + ", then " + credentialPassed,
 
 	factsHeader:   "v1 flags=%RESPONSE_FLAGS% sent=%UPSTREAM_WIRE_BYTES_SENT% tries=%UPSTREAM_REQUEST_ATTEMPT_COUNT% received=%BYTES_RECEIVED% duration=%DURATION% upload=%REQUEST_DURATION% protocol=%UPSTREAM_PROTOCOL% redirected=%REQ(X-ENVOY-ORIGINAL-URL):1% %FILTER_STATE(verdict.request:PLAIN)% host=%UPSTREAM_HOST% operation=%METADATA(ROUTE:verdict:operation)% cluster=%UPSTREAM_CLUSTER_RAW%",
 	factDetails:   "%RESPONSE_CODE_DETAILS%",
@@ -82,6 +100,8 @@ var formats = map[string]string{
 	factEarlyData: "%REQ(EARLY-DATA):8%",
 	factOverride:  "%REQ(X-HTTP-METHOD-OVERRIDE?X-HTTP-METHOD):16%%REQ(X-METHOD-OVERRIDE):16%",
 	factRequestID: "%REQ(X-REQUEST-ID):257%",
+
+	factCredential: "%FILTER_STATE(verdict.credential:PLAIN)%",
 
 	outerHeader:    "v1 flags=%RESPONSE_FLAGS% sent=%UPSTREAM_WIRE_BYTES_SENT% tries=%UPSTREAM_REQUEST_ATTEMPT_COUNT% id=%REQ(X-VERDICT-ID)%",
 	outerDetails:   "%RESPONSE_CODE_DETAILS%",
@@ -114,6 +134,7 @@ const (
 	headerGRPCStatus  = "grpc-status"
 	headerContentType = "content-type"
 	headerLength      = "content-length"
+	headerAttempt     = "x-envoy-attempt-count" // of the request, written by router A
 	// HeaderRateLimited makes router A refuse to retry; the judge removes it when it says retry.
 	HeaderRateLimited = "x-envoy-ratelimited"
 )

@@ -44,3 +44,11 @@ func certificateFailure(transport string) decision.Permanent {
 	}
 	return decision.PermanentNone
 }
+
+// uncredentialed says that the details are of an external-processing filter that has ended the request
+// before router B tried. Where the request was still waiting for its credential, this was the credential
+// filter, which stands alone between the two marks, and nothing was sent. Without that mark it may have
+// been any filter, also one that has seen the answer of a cache.
+func (c counters) uncredentialed(details string) bool {
+	return place(details).kind == placedOwn && c.wireBytesSent == 0 && c.tries == 0
+}

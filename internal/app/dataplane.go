@@ -36,16 +36,17 @@ func (s *service) dataPlaneServer() *grpc.Server {
 
 func (s *service) extproc() *extproc.Server {
 	return &extproc.Server{
-		Config:  s.api.config,
-		Budget:  s.api.budget,
-		Drain:   s.drain,
-		Runtime: s.api.switches.Runtime,
-		Shadow:  s.flags.shadows,
-		Ledger:  s.api.ledger,
-		Recent:  s.api.recent,
-		Metrics: s.api.metrics,
-		Tracer:  s.api.tracer,
-		Log:     s.log,
+		Config:      s.api.config,
+		Budget:      s.api.budget,
+		Drain:       s.drain,
+		Runtime:     s.api.switches.Runtime,
+		Shadow:      s.flags.shadows,
+		Credentials: s.credential,
+		Ledger:      s.api.ledger,
+		Recent:      s.api.recent,
+		Metrics:     s.api.metrics,
+		Tracer:      s.api.tracer,
+		Log:         s.log,
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/health"
 
 	"github.com/verdictproxy/verdict/internal/config"
+	"github.com/verdictproxy/verdict/internal/credential"
 	"github.com/verdictproxy/verdict/internal/decisionapi"
 	"github.com/verdictproxy/verdict/internal/extproc"
 	"github.com/verdictproxy/verdict/internal/ledger/memory"
@@ -29,12 +30,13 @@ const lameDuck = 2 * time.Second
 
 // service is one running program: what its servers share.
 type service struct {
-	flags    *ServeCmd
-	log      *slog.Logger
-	registry *prometheus.Registry
-	drain    *extproc.Drain
-	health   *health.Server
-	api      *api
+	flags       *ServeCmd
+	log         *slog.Logger
+	registry    *prometheus.Registry
+	drain       *extproc.Drain
+	health      *health.Server
+	api         *api
+	credentials *credential.Set
 	// listeners belong to the servers once serve has begun.
 	listeners *opened
 	closers   []func()
@@ -77,8 +79,18 @@ func (c *ServeCmd) build(log *slog.Logger) (s *service, err error) {
 		return s, err
 	}
 	s.onClose(func() { s.api.budget.Close() })
+	s.credentials = credential.New(cfg, telemetry.NewCredentials(s.registry), log)
+	s.onClose(s.credentials.Close)
 	s.listeners, err = c.listen(cfg, telemetry.NewListeners(s.registry), log)
 	return s, err
+}
+
+// credential is an upstream's source.
+func (s *service) credential(upstream string) extproc.CredentialSource {
+	if source := s.credentials.Source(upstream); source != nil {
+		return source
+	}
+	return nil // not a nil *credential.Source
 }
 
 // onClose adds what is to be closed once nothing is served any more; the last one added is the first.

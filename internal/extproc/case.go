@@ -21,6 +21,9 @@ type failure struct {
 	// caseID names an uncertain outcome: the request's own id, which is the same on every attempt and
 	// path, or a fresh one where Envoy did not say it.
 	caseID string
+	// ours is there where the upstream has answered 401 to a credential that its source has issued, until
+	// the source was told.
+	ours *ours
 	// blind: nothing is known of what rules 1 to 3, 5 and 6 ask about, and they were let pass.
 	blind bool
 }

@@ -28,8 +28,10 @@ type envoy struct {
 	messageTimeout, maxMessageTimeout time.Duration
 	allowModeOverride, allowEnvoy     bool
 	observability                     bool
-	requestBody, responseBody         extprocfilterv3.ProcessingMode_BodySendMode
-	maxHeaders                        int
+	// mayRefuse: it takes an immediate response and dynamic metadata, as the credential filter does.
+	mayRefuse                 bool
+	requestBody, responseBody extprocfilterv3.ProcessingMode_BodySendMode
+	maxHeaders                int
 
 	headerLines, headerBytes int // of the answer that is being judged
 	opened                   bool
@@ -47,6 +49,8 @@ type answer struct {
 	problem  string // the body that replaces the answer's
 	asks     bool   // for the body
 	streamed *extprocv3.StreamedBodyResponse
+	mark     string // beside a credential
+	refused  string // the details of the reply that ends the attempt
 }
 
 // judgeMetadata is what envoy/hop.yaml gives the judge's stream; values replace or, empty, remove.
@@ -137,10 +141,10 @@ func (e *envoy) read(req *extprocv3.ProcessingRequest, resp *extprocv3.Processin
 	if resp.GetOverrideMessageTimeout() != nil {
 		e.t.Error("an answer with an override of the message timeout")
 	}
-	if resp.GetDynamicMetadata() != nil {
+	if resp.GetDynamicMetadata() != nil && !e.mayRefuse {
 		e.t.Errorf("an answer that asks for more than it may: %v", resp)
 	}
-	a := answer{set: map[string]string{}}
+	a := answer{set: map[string]string{}, mark: resp.GetDynamicMetadata().GetFields()["verdict.credential"].GetStructValue().GetFields()["mark"].GetStringValue()}
 	var common *extprocv3.CommonResponse
 	headers := false
 	switch r := resp.GetResponse().(type) {
@@ -162,6 +166,12 @@ func (e *envoy) read(req *extprocv3.ProcessingRequest, resp *extprocv3.Processin
 		e.must(req.GetRequestTrailers() != nil, req, resp)
 	case *extprocv3.ProcessingResponse_ResponseTrailers:
 		e.must(req.GetResponseTrailers() != nil, req, resp)
+	case *extprocv3.ProcessingResponse_ImmediateResponse:
+		e.must(e.mayRefuse && req.GetRequestHeaders() != nil, req, resp)
+		a.refused = r.ImmediateResponse.GetDetails()
+		if r.ImmediateResponse.GetStatus().GetCode() != 503 || r.ImmediateResponse.GetBody() != nil || r.ImmediateResponse.GetHeaders() != nil {
+			e.t.Errorf("an immediate response of %v", r.ImmediateResponse)
+		}
 	default:
 		e.t.Errorf("%T to %T", r, req.GetRequest())
 	}

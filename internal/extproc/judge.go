@@ -30,7 +30,7 @@ type judge struct {
 func (j *judge) handle(ctx context.Context, req *extprocv3.ProcessingRequest) (*extprocv3.ProcessingResponse, error) {
 	switch m := req.GetRequest().(type) {
 	case *extprocv3.ProcessingRequest_ResponseHeaders:
-		return j.headers(ctx, m.ResponseHeaders, j.key(req), evidence.OverrideAttribute(req.GetAttributes()))
+		return j.headers(ctx, m.ResponseHeaders, req)
 	case *extprocv3.ProcessingRequest_ResponseBody:
 		if j.pending != nil {
 			return j.body(ctx, m.ResponseBody)
@@ -39,15 +39,16 @@ func (j *judge) handle(ctx context.Context, req *extprocv3.ProcessingRequest) (*
 	return j.bodies.passOn(req)
 }
 
-func (j *judge) headers(ctx context.Context, h *extprocv3.HttpHeaders, key string, overridden bool) (*extprocv3.ProcessingResponse, error) {
+func (j *judge) headers(ctx context.Context, h *extprocv3.HttpHeaders, req *extprocv3.ProcessingRequest) (*extprocv3.ProcessingResponse, error) {
 	j.begin(ctx)
 	j.answer = evidence.NewHeaders(h.GetHeaders())
-	attempt := evidence.FromFacts(j.answer, key)
-	attempt.Override = attempt.Override || overridden
+	attempt := evidence.FromFacts(j.answer, j.key(req))
+	attempt.Override = attempt.Override || evidence.OverrideAttribute(req.GetAttributes())
 	if !attempt.Known {
 		j.server.Metrics.FactsMissing.Inc()
 	}
 	f := j.examine(attempt)
+	j.identify(f, evidence.CredentialOf(req.GetAttributes(), req.GetMetadataContext()))
 	d := j.decide(f)
 	if j.shadows(f.Cluster) {
 		return j.watch(f, d, j.answer), nil
@@ -77,15 +78,20 @@ func (j *judge) body(ctx context.Context, b *extprocv3.HttpBody) (*extprocv3.Pro
 		return nil, io.EOF
 	}
 	f.facts.Remaining -= time.Since(j.since)
-	f.facts.Runtime = j.server.runtime(f.Cluster)
-	if f.account.Empty() {
-		f.facts.Budget = decision.BudgetEmpty
-	}
-	d := j.decide(f)
+	d := j.decideAgain(f)
 	if d.Verdict != decision.Retry {
 		return j.final(f, d).toBody(), nil
 	}
 	return j.retry(ctx, f, d, (*reply).toBody)
+}
+
+// decideAgain looks again at what may have changed while the answer was held.
+func (j *judge) decideAgain(f *failure) decision.Decision {
+	f.facts.Runtime = j.server.runtime(f.Cluster)
+	if f.account.Empty() {
+		f.facts.Budget = decision.BudgetEmpty
+	}
+	return j.decide(f)
 }
 
 // decide never says retry where Envoy's configuration does not say how long the judge can wait, where
@@ -106,16 +112,36 @@ func (j *judge) decide(f *failure) decision.Decision {
 
 // retry takes the token, waits, and says retry; to makes the message that Envoy waits for. The report
 // goes with it, for the case that router A does not send the request again. The token goes back when
-// the retry was not said: a message that cannot be sent has not been.
+// the retry was not said: a message that cannot be sent has not been. After a 401 a refresh comes before
+// all that.
 func (j *judge) retry(ctx context.Context, f *failure, d decision.Decision, to func(*reply) *extprocv3.ProcessingResponse) (*extprocv3.ProcessingResponse, error) {
+	refreshes := f.ours != nil
+	if refreshes {
+		defer j.server.Drain.hold()()
+		if err := j.stream.Send(extendTimeout(f.longestHold() + j.limits.slack)); err != nil {
+			return nil, err
+		}
+		j.decided()
+		again, heard := j.refresh(ctx, f)
+		switch {
+		case !heard:
+			j.abandoned(f, d)
+			return nil, nil
+		case again.Verdict != decision.Retry:
+			return to(j.final(f, again)), nil
+		}
+		d = again
+	}
 	grant, ok := f.account.TryWithdraw(ctx)
 	if !ok {
 		return to(j.final(f, d.Deny(decision.ReasonBudgetExhausted))), nil
 	}
-	defer j.server.Drain.hold()()
-	if err := j.stream.Send(extendTimeout(d.Wait + j.limits.slack)); err != nil {
-		f.account.Return(grant)
-		return nil, err
+	if !refreshes { // Envoy (1.40) takes the longer time once a message
+		defer j.server.Drain.hold()()
+		if err := j.stream.Send(extendTimeout(d.Wait + j.limits.slack)); err != nil {
+			f.account.Return(grant)
+			return nil, err
+		}
 	}
 	j.decided()
 	begin := time.Now()
@@ -156,6 +182,7 @@ func (j *judge) sayRetry(f *failure, d decision.Decision) *reply {
 // final is the answer that ends the request. Near Envoy's header limit it is left to the finalizer,
 // whose hop takes more headers and which counts it.
 func (j *judge) final(f *failure, d decision.Decision) *reply {
+	f.tell()
 	r := newReply(f, d)
 	if len(r.set) > 0 && !r.fits(j.answer, j.limits.maxHeaders) {
 		j.deciding.span.Event("left to the finalizer")

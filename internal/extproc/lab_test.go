@@ -34,6 +34,7 @@ type lab struct {
 	events   buffer
 	log      buffer
 	registry *prometheus.Registry
+	source   *scriptedSource
 }
 
 // inLab runs a test in a bubble of its own, with a lab whose configuration is the given YAML. Waits are

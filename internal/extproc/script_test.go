@@ -24,13 +24,14 @@ import (
 // TestScripts plays streams against the service, one line a message, and writes what Envoy is told.
 //
 //	config                              the YAML that holds from here on
-//	judge, finalizer, plain NAME=VALUE  a stream; its metadata x-verdict-NAME is changed, none removes it
+//	judge, finalizer, credential, plain NAME=VALUE  a stream; its metadata x-verdict-NAME is changed, none removes it
 //	  headers NAME=VALUE... [end]       the failing answer's headers; see showHeaders
 //	  body [size=N] [end]               a piece of its body
 //	  request NAME=VALUE... [end]       plain: a request; see showRequest
 //	  answer NAME=VALUE... [end]        plain: its answer; see showAnswer
 //	  trailers
 //	  sleep DURATION
+//	  source NAME=VALUE...              the credential source of the cluster app; see scriptedSource
 //	  spend N                           somebody else takes N tokens of the cluster app
 //	  drain DURATION                    the process begins to shut down
 //	  cancel                            the stream breaks
@@ -43,7 +44,7 @@ func TestScripts(t *testing.T) {
 			case "config":
 				yaml = d.Input
 				return ""
-			case "judge", "finalizer", "plain":
+			case "judge", "finalizer", "credential", "plain":
 				var out string
 				synctest.Test(t, func(t *testing.T) { out = play(t, yaml, d) })
 				return out
@@ -61,6 +62,8 @@ func play(t *testing.T, yaml string, d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "finalizer":
 		replace = append(replace, evidence.MetadataMaxWait, "", evidence.MetadataMaxHeaders, "250")
+	case "credential":
+		replace = append(replace, evidence.MetadataReplayLimit, "", evidence.MetadataRetries, "", evidence.MetadataMaxWait, "2000", evidence.MetadataKeyHeader, "")
 	case "plain": // an operator who knows nothing of the hop
 		replace = []string{evidence.MetadataRole, "", evidence.MetadataReplayLimit, "", evidence.MetadataRetries, "", evidence.MetadataMaxWait, "", evidence.MetadataMaxHeaders, "", evidence.MetadataKeyHeader, ""}
 	}
@@ -71,6 +74,9 @@ func play(t *testing.T, yaml string, d *datadriven.TestData) string {
 	e := l.open(t, md)
 	if d.Cmd != "judge" {
 		e.allowModeOverride, e.allowEnvoy, e.maxHeaders = false, false, 100
+	}
+	if d.Cmd == "credential" {
+		e.mayRefuse, e.messageTimeout = true, 2*time.Second
 	}
 	if n, err := strconv.Atoi(strings.Join(md.Get(evidence.MetadataMaxHeaders), "")); err == nil {
 		e.maxHeaders = n
@@ -94,6 +100,10 @@ func play(t *testing.T, yaml string, d *datadriven.TestData) string {
 			a = e.send(showAnswer(args))
 		case "trailers":
 			a = e.send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseTrailers{ResponseTrailers: &extprocv3.HttpTrailers{}}})
+		case "source":
+			l.source = newScriptedSource(t, args)
+			l.Credentials = l.credentials
+			continue
 		case "sleep":
 			time.Sleep(duration(t, args[0]))
 			continue
@@ -117,6 +127,9 @@ func play(t *testing.T, yaml string, d *datadriven.TestData) string {
 	synctest.Wait()
 	if events := l.budget(t); events != "" {
 		fmt.Fprintf(&out, "budget: %s\n", events)
+	}
+	if l.source != nil && l.source.calls != nil {
+		fmt.Fprintf(&out, "source: %s\n", strings.Join(l.source.calls, ", "))
 	}
 	return out.String()
 }
@@ -185,6 +198,12 @@ func describe(a answer) string {
 	}
 	if a.asks {
 		said = append(said, "give me the body")
+	}
+	if a.refused != "" {
+		said = append(said, "refused: "+a.refused)
+	}
+	if a.mark != "" {
+		said = append(said, "marked "+a.mark)
 	}
 	if verdict := take(evidence.ReportVerdict); verdict != "" && set[evidence.ReportReason] == "" {
 		said = append(said, verdict)

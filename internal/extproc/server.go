@@ -39,6 +39,9 @@ type Server struct {
 	// Shadow says for which upstreams Verdict looks and does not act, beside those of Config; "" are those
 	// of which Envoy does not say the name. nil is none.
 	Shadow func(upstream string) bool
+	// Credentials returns what issues the credential of an upstream's attempts, nil where nothing does;
+	// nil is nothing for all.
+	Credentials func(upstream string) CredentialSource
 	// Ledger is where uncertain outcomes are entered; nil is nowhere.
 	Ledger ledger.Ledger
 	// Recent is what remembers decisions; nil is nothing.
@@ -71,10 +74,13 @@ func (s *Server) Process(stream grpc.BidiStreamingServer[extprocv3.ProcessingReq
 		handler = &judge{call: call}
 	case "finalizer":
 		handler = &finalizer{call: call}
+	case "credential":
+		setter := &credentialSetter{call: call}
+		return setter.end(call.serve(setter))
 	case "":
 		handler = &plain{call: call}
 	default:
-		return status.Errorf(codes.InvalidArgument, "stream metadata %s: %q is neither judge nor finalizer", evidence.MetadataRole, role)
+		return status.Errorf(codes.InvalidArgument, "stream metadata %s: %q is neither judge, finalizer nor credential", evidence.MetadataRole, role)
 	}
 	return call.serve(handler)
 }

@@ -61,8 +61,19 @@ func showHeaders(args []string) *extprocv3.ProcessingRequest {
 		add("x-verdict-outer-override", v["override"])
 	}
 	req := responseHeaders(slices.Contains(args, "end"), list...)
+	fields := map[string]any{}
 	if key, asked := v["attribute"]; asked || v["key"] != "-" {
-		req.Attributes = attributes(map[string]any{"request.headers['idempotency-key']": cmp.Or(key, v["key"])})
+		fields["request.headers['idempotency-key']"] = cmp.Or(key, v["key"])
+	}
+	if v["token"] != "" {
+		fields["request.headers['authorization']"] = "Bearer " + v["token"]
+	}
+	if len(fields) > 0 {
+		req.Attributes = attributes(fields)
+	}
+	if v["mark"] != "" {
+		marked, _ := structpb.NewStruct(map[string]any{"mark": v["mark"]})
+		req.MetadataContext = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"verdict.credential": marked}}
 	}
 	return req
 }
@@ -88,14 +99,18 @@ func attributes(fields map[string]any) map[string]*structpb.Struct {
 func showRequest(args []string) *extprocv3.ProcessingRequest {
 	v := values(args, map[string]string{"method": "GET", "path": "/a"})
 	list := []string{":method", v["method"], ":path", v["path"]}
-	for _, name := range []string{"idempotency-key", "x-http-method-override", "early-data"} {
+	for _, name := range []string{"idempotency-key", "x-http-method-override", "early-data", "x-envoy-attempt-count"} {
 		if v[name] != "" {
 			list = append(list, name, v[name])
 		}
 	}
-	return &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{
+	req := &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{
 		RequestHeaders: &extprocv3.HttpHeaders{Headers: headerMap(list...), EndOfStream: slices.Contains(args, "end")},
 	}}
+	if v["cluster"] != "" {
+		req.Attributes = attributes(map[string]any{"xds.cluster_name": v["cluster"]})
+	}
+	return req
 }
 
 // showAnswer makes a plain stream's response headers, and the attributes that the operator asked for.

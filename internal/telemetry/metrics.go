@@ -23,6 +23,7 @@ type Metrics struct {
 	FactsMissing   prometheus.Counter
 	Finalized      prometheus.Counter
 	WaitsAbandoned prometheus.Counter
+	Uncredentialed prometheus.Counter
 	Waited         prometheus.Histogram
 
 	decisions     *prometheus.CounterVec
@@ -51,6 +52,7 @@ func New(r prometheus.Registerer) *Metrics {
 		FactsMissing:   counter("verdict_facts_missing_total", "Failing answers that Envoy showed without its fact headers, or with facts of another version: nothing is proven, nothing is retried."),
 		Finalized:      counter("verdict_finalized_total", "Failing answers that reached the finalizer without a judge's report."),
 		WaitsAbandoned: counter("verdict_waits_abandoned_total", "Waits that ended because the stream did: the client left, or Envoy gave the judge up."),
+		Uncredentialed: counter("verdict_uncredentialed_attempts_total", "Attempts that were not sent, because there was no credential for them."),
 		Waited: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "verdict_wait_seconds", Help: "Backoffs that were waited to their end.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 12),

@@ -46,7 +46,7 @@ func TestLint(t *testing.T) {
 			t.Errorf("%s: %q", f.GetName(), f.GetHelp())
 		}
 	}
-	if len(families) != 10 {
+	if len(families) != 11 {
 		t.Errorf("%d metrics", len(families))
 	}
 }

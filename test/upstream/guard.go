@@ -2,22 +2,28 @@ package upstream
 
 import (
 	"net/http"
-	"slices"
 	"sync"
 )
 
 // guard knows which credentials the fault "guarded" lets in.
 type guard struct {
 	mu       sync.Mutex
-	accepted []string
+	accepted map[string]bool
 }
 
-// Accept replaces the values of the header authorization that the fault "guarded" lets in; none means
-// that nobody gets in.
-func (s *Server) Accept(authorizations ...string) {
-	s.guard.mu.Lock()
-	defer s.guard.mu.Unlock()
-	s.guard.accepted = slices.Clone(authorizations)
+// Accept lets the fault "guarded" let this value of the header authorization in, Reject ends that.
+func (s *Server) Accept(authorization string) { s.guard.set(authorization, true) }
+
+// Reject is the opposite of Accept.
+func (s *Server) Reject(authorization string) { s.guard.set(authorization, false) }
+
+func (g *guard) set(authorization string, accepted bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.accepted == nil {
+		g.accepted = make(map[string]bool)
+	}
+	g.accepted[authorization] = accepted
 }
 
 // admits is asked for a header with exactly one line.
@@ -25,7 +31,7 @@ func (g *guard) admits(header http.Header) bool {
 	lines := header["Authorization"]
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(lines) == 1 && slices.Contains(g.accepted, lines[0])
+	return len(lines) == 1 && g.accepted[lines[0]]
 }
 
 // challenge turns a guarded entry into the 401 that it plays for anybody who is not let in.

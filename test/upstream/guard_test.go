@@ -12,7 +12,8 @@ func TestWhoIsLetIn(t *testing.T) {
 		resp, _ := c.response("POST")
 		return resp.StatusCode, resp.Header.Get("Www-Authenticate")
 	}
-	s.Accept("Bearer a", "Bearer b")
+	s.Accept("Bearer a")
+	s.Accept("Bearer b")
 	for i, test := range []struct {
 		script string
 		lines  []string
@@ -37,8 +38,11 @@ func TestWhoIsLetIn(t *testing.T) {
 		}
 		wantHits(t, s, id, 1, effects)
 	}
-	s.Accept()
-	if status, _ := ask("z", "guarded", "authorization: Bearer a"); status != 401 {
-		t.Errorf("status %d after nobody is accepted any more", status)
+	s.Reject("Bearer a")
+	if status, _ := ask("y", "guarded", "authorization: Bearer a"); status != 401 {
+		t.Errorf("status %d after it is accepted no more", status)
+	}
+	if status, _ := ask("z", "guarded", "authorization: Bearer b"); status != 200 {
+		t.Errorf("status %d after another was rejected", status)
 	}
 }

@@ -15,11 +15,17 @@ import (
 	"github.com/verdictproxy/verdict/pkg/budget/redis/conn"
 )
 
-// openBudget opens the backend that the configuration names. An error is a file that cannot be read; a
-// Redis that is not there is none.
-func openBudget(cfg *config.Config, events *budget.EventLog, registry prometheus.Registerer, log *slog.Logger) (budget.Budget, error) {
-	settings := func(upstream string) budget.Settings { return cfg.Upstream(upstream).Budget() }
-	backend := cfg.Budget()
+// backend is a budget that can be told that its settings have changed; see memory.Budget's Reload.
+type backend interface {
+	budget.Budget
+	Reload()
+}
+
+// openBudget opens the backend that the configuration names at this moment; the settings of its accounts
+// are those in force. An error is a file that cannot be read; a Redis that is not there is none.
+func openBudget(inForce func() *config.Config, events *budget.EventLog, registry prometheus.Registerer, log *slog.Logger) (backend, error) {
+	settings := func(upstream string) budget.Settings { return inForce().Upstream(upstream).Budget() }
+	backend := inForce().Budget()
 	if backend.GetBackend() != config.RedisBudget {
 		return memory.New(settings, memory.Options{Clock: machineClock, Log: events}), nil
 	}

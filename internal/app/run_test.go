@@ -48,10 +48,10 @@ func serve(t *testing.T, args ...string) *program {
 	return p
 }
 
-// wait polls for what is to happen within ten seconds.
+// wait polls for what is to happen within 20 seconds.
 func (p *program) wait(t *testing.T, what string, happened func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !happened(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !happened(); time.Sleep(5 * time.Millisecond) {
 		select {
 		case code := <-p.code:
 			p.code <- code

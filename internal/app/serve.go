@@ -10,7 +10,8 @@ import (
 
 // ServeCmd serves until its context ends, then drains.
 type ServeCmd struct {
-	Config     string        `placeholder:"FILE" help:"Configuration (YAML). Without it the defaults hold for every upstream."`
+	Config     string        `placeholder:"FILE" help:"Configuration (YAML), reloaded when it changes and at SIGHUP. Without it the defaults hold for every upstream."`
+	Before     string        `name:"config-before" placeholder:"FILE" help:"The configuration before this start, here or in other replicas: on second and later attempts, what it declared less strictly counts as UNKNOWN for longest_request."`
 	DataPlane  string        `default:"127.0.0.1:9002" placeholder:"ADDR" help:"Where Envoy calls: HOST:PORT or unix:PATH."`
 	Admin      string        `default:"127.0.0.1:9003" placeholder:"ADDR" help:"Where /metrics, /healthz and the gRPC services of the operator are: HOST:PORT or unix:PATH."`
 	API        string        `placeholder:"ADDR" help:"Where programs without an Envoy ask (gRPC): HOST:PORT or unix:PATH. Off by default."`

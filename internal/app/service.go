@@ -37,6 +37,9 @@ type service struct {
 	health      *health.Server
 	api         *api
 	credentials *credential.Set
+	// configuration is the one in force. What depends on it otherwise than by reading it at each use hooks in
+	// by its onReload.
+	configuration *configuration
 	// listeners belong to the servers once serve has begun.
 	listeners *opened
 	closers   []func()
@@ -51,12 +54,12 @@ func (c *ServeCmd) build(log *slog.Logger) (s *service, err error) {
 		}
 	}()
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	cfg, err := config.Load(c.Config)
-	if err != nil {
+	if s.configuration, err = loadConfiguration(c, s.registry, log); err != nil {
 		return s, err
 	}
+	s.onClose(s.configuration.catchHangup())
 	s.api = &api{
-		config:   func() *config.Config { return cfg },
+		config:   s.configuration.get,
 		grants:   decisionapi.NewGrants(),
 		switches: new(switches.Switches),
 		ledger:   memory.New(c.LedgerSize, nil),
@@ -75,13 +78,19 @@ func (c *ServeCmd) build(log *slog.Logger) (s *service, err error) {
 		return s, err
 	}
 	s.onClose(func() { closeEvents() })
-	if s.api.budget, err = openBudget(cfg, events, s.registry, log); err != nil {
+	tokens, err := openBudget(s.configuration.get, events, s.registry, log)
+	if err != nil {
 		return s, err
 	}
-	s.onClose(func() { s.api.budget.Close() })
-	s.credentials = credential.New(cfg, telemetry.NewCredentials(s.registry), log)
+	s.api.budget = tokens
+	s.onClose(func() { tokens.Close() })
+	s.configuration.onReload(func(*config.Config) (func(), error) { return tokens.Reload, nil })
+	s.credentials = credential.New(s.configuration.get(), telemetry.NewCredentials(s.registry), log)
 	s.onClose(s.credentials.Close)
-	s.listeners, err = c.listen(cfg, telemetry.NewListeners(s.registry), log)
+	s.configuration.onReload(func(next *config.Config) (func(), error) {
+		return func() { s.credentials.Update(next) }, nil
+	})
+	s.listeners, err = c.listen(s.configuration.get(), telemetry.NewListeners(s.registry), log)
 	return s, err
 }
 
@@ -110,6 +119,9 @@ func (s *service) serve(ctx context.Context) (err error) {
 	broken := make(chan error, 3)
 	var serving sync.WaitGroup
 	defer serving.Wait()
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWatching()
+	serving.Go(func() { s.configuration.watch(watching) })
 	serving.Go(func() { broken <- dataPlane.Serve(s.listeners.dataPlane) })
 	serving.Go(func() { broken <- admin.Serve(s.listeners.admin) })
 	if s.listeners.api != nil {

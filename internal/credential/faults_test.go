@@ -201,8 +201,12 @@ func TestRedirects(t *testing.T) {
 		text   string
 	}{
 		{"off", false, nil, "follow_redirects is off"},
-		{"elsewhere", true, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect) }, "another scheme, host or port"},
-		{"to itself for ever", true, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusPermanentRedirect) }, "more than 3 times"},
+		{"elsewhere", true, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+		}, "another scheme, host or port"},
+		{"to itself for ever", true, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/again", http.StatusPermanentRedirect)
+		}, "more than 3 times"},
 		{"as a GET", true, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/get", http.StatusSeeOther) }, "a GET"},
 		{"to no URL", true, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "http://[")

@@ -134,12 +134,41 @@ func TestTokenFileRemoved(t *testing.T) {
 		if n := strings.Count(f.log.String(), "\n"); n != 1 {
 			t.Errorf("%d lines, want one:\n%s", n, f.log)
 		}
-		if err := os.WriteFile(path, []byte("def"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeTo(t, path, "def")
 		time.Sleep(longestPause)
 		if got := current(t, s); got != "Bearer def" {
 			t.Errorf("%q", got)
+		}
+	})
+}
+
+// Envoy may send what stands in the file before this process has seen it there.
+func TestTokenFileIsReadToRecognize(t *testing.T) {
+	t.Parallel()
+	path := write(t, "first")
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, tokenFile(path)).Source("app")
+		current(t, s)
+		time.Sleep(time.Hour) // nobody asks
+		writeTo(t, path, "second")
+		if s.Recognize("Bearer second") != Latest || s.Recognize("Bearer first") != Earlier {
+			t.Error("what stands in the file is not recognized")
+		}
+		// A crowd of unknown tokens reads the file no more than once a second.
+		writeTo(t, path, "third")
+		if s.Recognize("Bearer third") != NotOurs {
+			t.Error("read again within a second")
+		}
+		time.Sleep(rereadInterval)
+		if s.Recognize("Bearer x") != NotOurs || s.Recognize("Bearer third") != Latest {
+			t.Error("not read again after a second")
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(rereadInterval)
+		if s.Recognize("Bearer x") != NotOurs || s.Recognize("Bearer third") != Latest {
+			t.Error("a file that is gone changes what is known")
 		}
 	})
 }

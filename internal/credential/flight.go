@@ -50,7 +50,7 @@ func (s *Source) fly(ctx context.Context, f *flight) {
 	}
 	s.mu.Lock()
 	now := time.Now()
-	s.flight = nil
+	s.flight, s.asked = nil, asked
 	var same bool
 	if f.err = err; err == nil {
 		f.token, same = s.issue(asked, now, g, f.rejected)
@@ -126,6 +126,6 @@ func (s *Source) report(result string, err error) {
 	case resultSameToken:
 		s.log.Warn("the upstream rejected its credential, and the source gave the same one again", "upstream", s.name)
 	default:
-		s.log.Warn("no credential can be had", "upstream", s.name, "result", result, "error", err)
+		s.log.Warn("the credential source fails", "upstream", s.name, "result", result, "error", err)
 	}
 }

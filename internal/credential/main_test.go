@@ -98,10 +98,15 @@ func oauth(url, more string) string {
 func write(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
+	writeTo(t, path, content)
+	return path
+}
+
+func writeTo(t testing.TB, path, content string) {
+	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return path
 }
 
 func current(t *testing.T, s *Source) string {

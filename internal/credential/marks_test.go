@@ -110,9 +110,7 @@ func TestMarksWhileTheSecretIsReplaced(t *testing.T) {
 	before := current(t, a)
 	markBefore := a.Mark(before)
 	current(t, b)
-	if err := os.WriteFile(one.secret, []byte("the next secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeTo(t, one.secret, "the next secret")
 	if err := refresh(t, a, before); err != nil {
 		t.Fatal(err)
 	}

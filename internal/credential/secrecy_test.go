@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 
@@ -139,9 +138,7 @@ func TestTokenFilesStayInside(t *testing.T) {
 	f := start(t, tokenFile(path))
 	s := f.Source("app")
 	first := current(t, s)
-	if err := os.WriteFile(path, []byte(tokenPrefix+"file\x00"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeTo(t, path, tokenPrefix+"file\x00")
 	err := refresh(t, s, first)
 	eventually(t, "a line in the log", func() bool { return f.log.String() != "" })
 	if printed := f.log.String() + exposition(t, f) + spill(t, err, f.Set, s); err == nil || finds(printed, tokenPrefix) != nil {

@@ -17,6 +17,8 @@ const (
 	remembered = 8
 	// young is the age below which a token's rejection says more about the upstream than about the token.
 	young = time.Minute
+	// rereadInterval is the least time between two readings of a file that unknown tokens cause.
+	rereadInterval = time.Second
 	// leastRenewal is the least time between a fetch and a renewal that nobody waits for.
 	leastRenewal = 5 * time.Second
 )
@@ -47,12 +49,13 @@ type Source struct {
 	mu       sync.Mutex
 	latest   *token // nil: none yet
 	recent   [remembered]digest
-	issued   int     // how many tokens recent has seen
-	flight   *flight // nil: no fetch runs
-	fetching pause   // after a fetch that failed
-	refusing pause   // after a refresh that was of no use
-	failing  string  // the result of the last fetch where it failed
-	used     bool    // since the last fetch
+	issued   int       // how many tokens recent has seen
+	flight   *flight   // nil: no fetch runs
+	fetching pause     // after a fetch that failed
+	refusing pause     // after a refresh that was of no use
+	failing  string    // the result of the last fetch where it failed
+	asked    time.Time // when the last fetch that has ended began
+	used     bool      // since the last fetch
 	renewal  *time.Timer
 	retired  bool
 }
@@ -96,10 +99,20 @@ func (s *Source) Current(ctx context.Context) (authorization string, err error) 
 	return *f.token.authorization.text, nil
 }
 
-// Recognize compares an authorization value with the last 8 tokens that this process got, in a time that
-// does not depend on the answer.
+// Recognize compares an authorization value with the last 8 tokens that this process got; how long a
+// comparison takes tells nothing of them. A token file is read again first where the value is none of
+// these, for somebody else may have sent what stands there now: at most once a second, and waited for no
+// longer than that.
 func (s *Source) Recognize(authorization string) Origin {
 	d := newDigest(authorization)
+	origin := s.origin(d)
+	if origin == NotOurs && s.marks == nil && s.reread() {
+		origin = s.origin(d)
+	}
+	return origin
+}
+
+func (s *Source) origin(d digest) Origin {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := 0
@@ -116,6 +129,24 @@ func (s *Source) Recognize(authorization string) Origin {
 		return Earlier
 	}
 	return NotOurs
+}
+
+// reread reports whether the file has been read since the call began.
+func (s *Source) reread() bool {
+	s.mu.Lock()
+	now := time.Now()
+	if now.Sub(s.asked) < rereadInterval {
+		s.mu.Unlock()
+		return false
+	}
+	f, err := s.join(now)
+	s.mu.Unlock()
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(s.background.ctx, rereadInterval)
+	defer cancel()
+	return f.wait(ctx) == nil
 }
 
 // Refresh makes Current return another token than rejected, which the caller has recognized. Where the

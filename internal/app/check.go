@@ -39,6 +39,7 @@ func (c CheckCmd) Run(s streams) error {
 		if cfg != nil {
 			c.compare(s, cfg, report)
 			failed = c.drawnAlike(s, cfg, report) || failed
+			failed = c.credentials(s, cfg, report) || failed
 		}
 	}
 	if failed {

@@ -64,6 +64,8 @@ type Report struct {
 	Upstreams, Operations []string
 	// Splits are the clusters that an inner route chooses among by chance.
 	Splits []Split
+	// Credentialed says of each cluster where attempts get their credential, once for each way.
+	Credentialed []Credentialed
 }
 
 // Split is a place in the file where an inner route spreads its requests, and so the attempts of one
@@ -104,6 +106,8 @@ func Check(name string, data []byte) Report {
 		Upstreams:  slices.Sorted(maps.Keys(c.upstreamNames)),
 		Operations: slices.Sorted(maps.Keys(c.operations)),
 		Splits:     c.splits,
+
+		Credentialed: c.credentialed,
 	}
 }
 
@@ -127,10 +131,11 @@ func parse(data []byte) (node, error) {
 
 // checker collects findings. The rules are methods; what they report is listed in rules.go.
 type checker struct {
-	splits   []Split
-	file     string
-	findings []Finding
-	clusters map[string]node
+	splits       []Split
+	credentialed []Credentialed
+	file         string
+	findings     []Finding
+	clusters     map[string]node
 
 	upstreamNames, operations map[string]bool
 }

@@ -13,9 +13,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-func good(t testing.TB) string {
+func good(t testing.TB) string { return read(t, "testdata/good.yaml") }
+
+func read(t testing.TB, path string) string {
 	t.Helper()
-	data, err := os.ReadFile("testdata/good.yaml")
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +25,7 @@ func good(t testing.TB) string {
 }
 
 func TestNothingToReport(t *testing.T) {
-	for _, path := range []string{"testdata/good.yaml", "../../envoy/hop.yaml"} {
+	for _, path := range []string{"testdata/good.yaml", "testdata/credential.yaml", "../../envoy/hop.yaml"} {
 		report, err := Load(path)
 		if err != nil {
 			t.Fatal(err)
@@ -43,7 +45,7 @@ func TestNothingToReport(t *testing.T) {
 
 // testdata/patches breaks good.yaml in one way at a time. In a patch the lines that begin with "-" are a
 // part of the file, there once, and give way to the lines with "+" behind them; "=" parts two that
-// follow each other. "drop NAME" takes out the HTTP filter of that name.
+// follow each other. "drop NAME" takes out the HTTP filter of that name. "credential" patches credential.yaml.
 func TestPatches(t *testing.T) {
 	fired := make(map[string]bool)
 	datadriven.Walk(t, "testdata/patches", func(t *testing.T, path string) {
@@ -52,6 +54,8 @@ func TestPatches(t *testing.T) {
 			switch d.Cmd {
 			case "patch":
 				file = patch(t, file, d.Input)
+			case "credential":
+				file = patch(t, read(t, "testdata/credential.yaml"), d.Input)
 			case "drop":
 				file = drop(t, file, d.CmdArgs[0].Key)
 			case "file":

@@ -54,7 +54,7 @@ func (c *checker) notInFile(h *hop) {
 		if n := f.node.get("config_discovery"); n.exists() {
 			c.report(n, unseen, "config_discovery")
 		}
-		if n := f.node.get("disabled"); n.isTrue() && f.ours() {
+		if n := f.node.get("disabled"); n.isTrue() && f.ours() && !f.ofCredential() {
 			c.report(n, switchedOff, "disabled: true")
 		}
 	}
@@ -184,10 +184,10 @@ func replayLimit(r route) node {
 // overrides reports a route that changes one of our filters for itself.
 func (c *checker) overrides(r route, filters []filter) {
 	levels := append(r.levels(), r.action().get("weighted_clusters", "clusters").items()...)
-	for _, level := range levels {
+	for i, level := range levels {
 		for _, f := range filters {
 			name := f.node.get("name").text()
-			if n := level.get("typed_per_filter_config").get(name); n.exists() && f.ours() {
+			if n := level.get("typed_per_filter_config").get(name); n.exists() && (f.ours() || f.ofCredential()) && !(i < len(r.levels()) && f.switches(n)) {
 				c.report(n, switchedOff, "typed_per_filter_config of %s", name)
 			}
 		}

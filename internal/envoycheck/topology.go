@@ -132,6 +132,7 @@ func (c *checker) check(p pair) {
 	c.outer(p.outer, p.leading)
 	c.inner(p.inner)
 	c.together(p)
+	c.credential(p)
 }
 
 func internalListener(cluster node) string {

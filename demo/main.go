@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -12,29 +13,51 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/verdictproxy/verdict/test/stack"
 )
 
 func main() {
-	up := len(os.Args) == 2 && os.Args[1] == "up"
-	if len(os.Args) > 1 && !up {
-		fmt.Fprintln(os.Stderr, "usage: demo [up]\n\nup keeps the three running until interrupted, and prints requests to try.")
-		os.Exit(2)
+	var cli struct {
+		Play   playCmd   `cmd:"" default:"1" help:"Play the scenarios once and print what came of them (the default)."`
+		Up     upCmd     `cmd:"" help:"Keep the three running until interrupted, and print requests to try."`
+		Load   loadCmd   `cmd:"" help:"Play the scenarios over and over against three that run already."`
+		Health healthCmd `cmd:"" help:"Exit 0 only if a URL answers 200."`
 	}
+	command := kong.Parse(&cli, kong.Name("demo"))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ok := stack.Run("demo", os.Stderr, func(t stack.TB) {
-		s := start(t)
-		if up {
-			fmt.Print(tryLines(s))
-			<-ctx.Done()
-			return
-		}
-		play(t, s)
+	defer stop()
+	command.BindTo(ctx, (*context.Context)(nil))
+	command.FatalIfErrorf(command.Run())
+}
+
+type (
+	playCmd struct{}
+	upCmd   struct{}
+)
+
+// errReported is the failure of a command that has said everything already.
+var errReported = errors.New("not as expected")
+
+// Run plays each scenario once.
+func (playCmd) Run() error {
+	return run(play)
+}
+
+// Run keeps the three running.
+func (upCmd) Run(ctx context.Context) error {
+	return run(func(_ stack.TB, s *stack.Stack) {
+		fmt.Print(tryLines(s))
+		<-ctx.Done()
 	})
-	stop()
-	if !ok {
-		os.Exit(1)
+}
+
+func run(f func(stack.TB, *stack.Stack)) error {
+	if !stack.Run("demo", os.Stderr, func(t stack.TB) { f(t, start(t)) }) {
+		return errReported
 	}
+	return nil
 }
 
 func start(t stack.TB) *stack.Stack {

@@ -89,7 +89,7 @@ func playOne(s *stack.Stack, sc scenario) result {
 	if sc.during == nil {
 		beside <- nil
 	} else {
-		go func() { beside <- sc.during(s) }()
+		go func() { beside <- sc.during(s.Upstream.Late().Open) }()
 	}
 	r.answer = s.Do(request)
 	r.err = <-beside

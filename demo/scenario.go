@@ -12,8 +12,8 @@ type scenario struct {
 	// did says what the upstream does, for people.
 	did     string
 	request stack.Request
-	// during, where set, runs beside the request.
-	during func(*stack.Stack) error
+	// during, where set, runs beside the request; it is given what opens the late port.
+	during func(open func() error) error
 	want   want
 }
 

@@ -89,7 +89,7 @@ func large(r stack.Request) stack.Request {
 	return r
 }
 
-func openLate(s *stack.Stack) error {
+func openLate(open func() error) error {
 	time.Sleep(400 * time.Millisecond)
-	return s.Upstream.Late().Open()
+	return open()
 }

@@ -50,6 +50,11 @@ func (s *Stack) Try(ctx context.Context, r Request) (a Answer, err error) {
 	if r.ID == "" {
 		r.ID = s.NewID()
 	}
+	return Send(ctx, s.Addr, r)
+}
+
+// Send is Try towards any address, host:port.
+func Send(ctx context.Context, addr string, r Request) (a Answer, err error) {
 	a.ID = r.ID
 	begin := time.Now()
 	if r.Timeout == 0 {
@@ -57,7 +62,7 @@ func (s *Stack) Try(ctx context.Context, r Request) (a Answer, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.Addr)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return a, err
 	}

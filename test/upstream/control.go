@@ -18,6 +18,8 @@ import (
 //	GET  /client-cert /client-key  PEM
 //	POST /reset                    forgets all hits
 //	POST /late/open /late/shut     the closed port
+//
+// Every answer carries StartedHeader.
 func (s *Server) control() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /addrs", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, s.addrs) })
@@ -39,8 +41,16 @@ func (s *Server) control() http.Handler {
 		"client-cert": s.certs.ClientCert, "client-key": s.certs.ClientKey} {
 		mux.HandleFunc("GET /"+path, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(pem) })
 	}
-	return mux
+	started := strconv.FormatInt(s.rec.start.UnixNano(), 10)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(StartedHeader, started)
+		mux.ServeHTTP(w, r)
+	})
 }
+
+// StartedHeader says when the Server was started, in nanoseconds since 1970: another value, and its
+// records are others too.
+const StartedHeader = "X-Started"
 
 // controlHits answers 504, with the hits so far, when the wanted number does not come in time.
 func (s *Server) controlHits(w http.ResponseWriter, r *http.Request) {

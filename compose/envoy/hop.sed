@@ -1,0 +1,17 @@
+# What compose changes in envoy/hop.yaml, all of it marked YOURS there: addresses, and one more upstream
+# for each way in which an attempt ends before an upstream is asked. `sed -E -f hop.sed hop.yaml`
+
+# Listeners that other containers reach.
+s/address: 127\.0\.0\.1, port_value: (9901|10000)\b/address: 0.0.0.0, port_value: \1/
+
+# Both replicas of Verdict; the faulty upstream.
+s/\{endpoint: \{address: \{socket_address: \{address: 127\.0\.0\.1, port_value: 9002\}\}\}\}/{endpoint: {address: {socket_address: {address: verdict-1, port_value: 9002}}}}, {endpoint: {address: {socket_address: {address: verdict-2, port_value: 9002}}}}/
+s/address: 127\.0\.0\.1, port_value: (8080|8081|8443)\b/address: upstream, port_value: \1/
+
+# They are names, and their addresses change when a container is started anew.
+/^  - name: (verdict|app|app-h2|app-tls)$/a\
+    cluster_type: {name: envoy.cluster.dns, typed_config: {"@type": type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster, dns_lookup_family: V4_ONLY, dns_refresh_rate: 0.5s}}
+
+# The upstreams of the scenarios: virtual hosts behind the last of hop.yaml's, clusters at the end.
+/^ +routes: \[\{name: app-tls, /r hosts.yaml
+$r clusters.yaml

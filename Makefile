@@ -20,10 +20,14 @@ SEEDS := 200
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-tools: $(envoys) $(servers) .tools/grpcurl .tools/python ## fetch the pinned Envoys, Redis and Valkey, and clients of the gRPC API
+tools: $(envoys) $(servers) .tools/grpcurl .tools/prometheus .tools/promtool .tools/python ## fetch the pinned Envoys, Redis and Valkey, clients of the gRPC API, and Prometheus
 
 .tools/grpcurl: tools/go.mod
 	go build -modfile=tools/go.mod -o $@ github.com/fullstorydev/grpcurl/cmd/grpcurl
+
+# Without the service discoveries of clouds, which are most of it.
+.tools/prometheus .tools/promtool: tools/prometheus/go.mod
+	cd tools/prometheus && CGO_ENABLED=0 go build -trimpath -tags remove_all_sd -ldflags '-s -w' -o ../../$@ github.com/prometheus/prometheus/cmd/$(@F)
 
 .tools/python: scripts/python.txt
 	python3 -m venv $@

@@ -78,12 +78,15 @@ func (c *ServeCmd) build(log *slog.Logger) (s *service, err error) {
 		return s, err
 	}
 	s.onClose(func() { closeEvents() })
+	telemetry.EventLog(s.registry, func() bool { return events != nil && events.Err() != nil })
+	telemetry.Switches(s.registry, s.api.switches.Killed, s.api.switches.Drained)
 	tokens, err := openBudget(s.configuration.get, events, s.registry, log)
 	if err != nil {
 		return s, err
 	}
 	s.api.budget = tokens
 	s.onClose(func() { tokens.Close() })
+	s.api.metrics.Accounts(s.registry, tokens.List)
 	s.configuration.onReload(func(*config.Config) (func(), error) { return tokens.Reload, nil })
 	s.credentials = credential.New(s.configuration.get(), telemetry.NewCredentials(s.registry), log)
 	s.onClose(s.credentials.Close)

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/verdictproxy/verdict/pkg/budget"
 	"github.com/verdictproxy/verdict/pkg/decision"
 )
 
@@ -19,6 +20,9 @@ func used(t *testing.T) (*prometheus.Registry, *Metrics) {
 	r := prometheus.NewRegistry()
 	m := New(r)
 	Waiting(r, func() int64 { return 3 })
+	EventLog(r, func() bool { return true })
+	Switches(r, func() bool { return true }, func() []string { return []string{"a", "b"} })
+	m.Accounts(r, func() []budget.State { return []budget.State{{Upstream: "app", EarnedMilli: 1500, ReserveLeft: 7}} })
 	m.Decision("app", decision.Decision{Verdict: decision.Denied, Reason: decision.ReasonMaxAttempts, Evidence: decision.SentNoResponse, Uncertain: true})
 	m.FirstAttempts("app", 2)
 	m.CutOff("app")
@@ -46,7 +50,7 @@ func TestLint(t *testing.T) {
 			t.Errorf("%s: %q", f.GetName(), f.GetHelp())
 		}
 	}
-	if len(families) != 11 {
+	if len(families) != 16 {
 		t.Errorf("%d metrics", len(families))
 	}
 }
@@ -117,5 +121,46 @@ func TestWordsAreLabels(t *testing.T) {
 	}
 	if got := testutil.CollectAndCount(m.decisions); got > len(decision.Reasons())+2 {
 		t.Errorf("%d time series", got)
+	}
+}
+
+// TestState: accounts beyond the limit of labels share one, which shows their sum.
+func TestState(t *testing.T) {
+	r, m := used(t)
+	want := `
+# HELP verdict_budget_earned_tokens Retries that first attempts of the last interval can pay for now.
+# TYPE verdict_budget_earned_tokens gauge
+verdict_budget_earned_tokens{upstream="app"} 1.5
+# HELP verdict_budget_event_log_broken 1 once the budget's event log could not be written: no retry is granted until a restart.
+# TYPE verdict_budget_event_log_broken gauge
+verdict_budget_event_log_broken 1
+# HELP verdict_budget_reserve_tokens Retries that the reserve can pay for now.
+# TYPE verdict_budget_reserve_tokens gauge
+verdict_budget_reserve_tokens{upstream="app"} 7
+# HELP verdict_drained_upstreams Upstreams towards which an operator has denied retries.
+# TYPE verdict_drained_upstreams gauge
+verdict_drained_upstreams 2
+# HELP verdict_retries_killed 1 while an operator's kill switch denies all retries.
+# TYPE verdict_retries_killed gauge
+verdict_retries_killed 1
+`
+	if err := testutil.GatherAndCompare(r, strings.NewReader(want), "verdict_budget_earned_tokens", "verdict_budget_event_log_broken",
+		"verdict_budget_reserve_tokens", "verdict_drained_upstreams", "verdict_retries_killed"); err != nil {
+		t.Error(err)
+	}
+	for i := range 2 * maxUpstreams {
+		m.CutOff(fmt.Sprintf("upstream-%d", i))
+	}
+	many := prometheus.NewRegistry()
+	m.Accounts(many, func() []budget.State {
+		return []budget.State{{Upstream: "late-1", EarnedMilli: 1000}, {Upstream: "", EarnedMilli: 250}, {Upstream: "late-2", EarnedMilli: 500}}
+	})
+	want = `
+# HELP verdict_budget_earned_tokens Retries that first attempts of the last interval can pay for now.
+# TYPE verdict_budget_earned_tokens gauge
+verdict_budget_earned_tokens{upstream="other"} 1.75
+`
+	if err := testutil.GatherAndCompare(many, strings.NewReader(want), "verdict_budget_earned_tokens"); err != nil {
+		t.Error(err)
 	}
 }

@@ -15,19 +15,23 @@ import (
 // third. Too short may execute a request twice. Envoy's default for a route is 15 s.
 const defaultLongestRequest = time.Hour
 
-// maxPast bounds the configurations that are remembered, of which no two judge alike.
-const maxPast = 16
+// The configurations that are remembered, of which no two judge alike, are bounded in number and in their
+// size as messages; the last one is always remembered.
+const (
+	maxPast      = 256
+	maxPastBytes = 1 << 20
+)
 
 // past is what was in force before a Config: what earlier attempts of a request may have been judged by.
 type past struct {
 	configs []pastConfig // the one replaced first stands first
-	// forgotten is replaced like the last configuration that maxPast has pushed out, which may have been
-	// looser in everything.
+	// forgotten stands for those that the bounds have pushed out, which may have been looser in everything.
 	forgotten pastConfig
 }
 
 type pastConfig struct {
-	config   *Config // without a past of its own
+	config   *Config         // without a past of its own
+	judges   *retryv1.Config // see judgement
 	replaced time.Time
 	longest  time.Duration // longest_request, the longest that was in force then or later
 }
@@ -38,30 +42,48 @@ func (c *Config) LongestRequest() time.Duration { return c.resolved.GetLongestRe
 // After returns c as what is in force from now on, after previous was.
 func (c *Config) After(previous *Config, now time.Time) *Config {
 	next := *c
-	next.past = past{forgotten: previous.past.forgotten}
-	old := *previous
-	old.past = past{}
-	for _, p := range append(slices.Clone(previous.past.configs), pastConfig{config: &old, replaced: now}) {
-		if judgesAlike(p.config, c) {
-			continue // c itself stands here once it is replaced
-		}
-		next.past.configs = slices.DeleteFunc(next.past.configs, func(q pastConfig) bool {
-			return judgesAlike(p.config, q.config)
-		})
-		next.past.configs = append(next.past.configs, p)
-	}
-	if n := len(next.past.configs) - maxPast; n > 0 {
-		longest := next.past.forgotten.longest
-		next.past.forgotten = next.past.configs[n-1]
-		next.past.forgotten.extend(longest)
-		next.past.configs = slices.Clone(next.past.configs[n:])
-	}
+	next.past = previous.past.with(pastConfig{judges: previous.judgement(), replaced: now, config: &Config{
+		undeclared: previous.undeclared, upstreams: previous.upstreams, byCluster: previous.byCluster,
+	}})
+	judges := c.judgement()
+	next.past.configs = slices.DeleteFunc(next.past.configs, func(p pastConfig) bool {
+		return proto.Equal(p.judges, judges) // c itself stands here once it is replaced
+	})
+	next.past.bound()
 	longest := max(c.LongestRequest(), previous.LongestRequest())
 	for i := range next.past.configs {
 		next.past.configs[i].extend(longest)
 	}
 	next.past.forgotten.extend(longest)
 	return &next
+}
+
+// with returns a copy of the past with one more configuration, in the place of one that judges alike.
+func (b past) with(p pastConfig) past {
+	alike := func(q pastConfig) bool { return proto.Equal(p.judges, q.judges) }
+	if i := slices.IndexFunc(b.configs, alike); i >= 0 {
+		p.extend(b.configs[i].longest)
+	}
+	b.configs = append(slices.DeleteFunc(slices.Clone(b.configs), alike), p)
+	return b
+}
+
+// bound forgets what was replaced first.
+func (b *past) bound() {
+	size := 0
+	for i, p := range slices.Backward(b.configs) {
+		size += proto.Size(p.judges)
+		if last := len(b.configs) - 1; i < last && (size > maxPastBytes || last-i >= maxPast) {
+			longest := b.forgotten.longest
+			for _, gone := range b.configs[:i+1] {
+				longest = max(longest, gone.longest)
+			}
+			b.forgotten = b.configs[i]
+			b.forgotten.extend(longest)
+			b.configs = slices.Clone(b.configs[i+1:])
+			return
+		}
+	}
 }
 
 func (p *pastConfig) extend(longest time.Duration) { p.longest = max(p.longest, longest) }
@@ -86,11 +108,8 @@ func (c *Config) AnyBefore(now time.Time, deadline decision.DeadlineState, loose
 	return false
 }
 
-// judgesAlike reports whether two configurations have the same class for every request and distrust the
-// same statuses: all that what an earlier attempt proves depends on.
-func judgesAlike(a, b *Config) bool { return proto.Equal(a.judgement(), b.judgement()) }
-
-// judgement is what judgesAlike compares.
+// judgement is all that what an earlier attempt proves depends on: the class of every request and the
+// statuses that are distrusted.
 func (c *Config) judgement() *retryv1.Config {
 	of := func(p *retryv1.UpstreamPolicy) *retryv1.UpstreamPolicy {
 		distrusted := slices.Clone(p.GetDistrustedStatuses())

@@ -37,7 +37,7 @@ func (s *Stack) newReplica(i int) (r *replica, err error) {
 		r.args = append(r.args, "--drain-time", "0s")
 	}
 	if s.options.Config != "" {
-		file := filepath.Join(s.dir, "verdict.yaml")
+		file := s.serviceConfig()
 		if err := os.WriteFile(file, []byte(s.options.Config), 0o644); err != nil {
 			return nil, err
 		}

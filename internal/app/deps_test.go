@@ -26,7 +26,8 @@ var rules = []struct {
 	only []string // prefixes of the packages of this module that may
 	why  string
 }{
-	{"github.com/redis/", []string{"pkg/budget/redis", "test/"}, "one package talks to Redis"},
+	{"github.com/redis/", []string{"pkg/budget/redis", "test/"}, "one place talks to Redis"},
+	{module + "pkg/budget/redis/conn", []string{"pkg/budget/redis", "internal/ledger/redis", "internal/app", "test/"}, "the budget and the ledger are what is kept in Redis"},
 	{"golang.org/x/oauth2", []string{"internal/credential", "test/"}, "one package talks to token endpoints"},
 	{"github.com/envoyproxy/", []string{"internal/", "test/"}, "pkg/ serves programs with no Envoy"},
 	{"google.golang.org/grpc", []string{"internal/", "api/", "test/", "cmd/"}, "pkg/ serves programs with no gRPC"},
@@ -102,6 +103,9 @@ func TestRulesAreChecked(t *testing.T) {
 		{"pkg/budget", "github.com/envoyproxy/go-control-plane/envoy/config/core/v3", 1},
 		{"pkg/budget/memory", "github.com/redis/rueidis", 1},
 		{"internal/app", "github.com/redis/rueidis", 1},
+		{"internal/ledger/redis", "github.com/redis/rueidis", 1},
+		{"internal/ledger/redis", module + "pkg/budget/redis/conn", 0},
+		{"internal/ledger/memory", module + "pkg/budget/redis/conn", 1},
 		{"internal/app", module + "test/stack", 1},
 		{"internal/app", module + "cmd/extproc", 2},
 	} {

@@ -18,7 +18,6 @@ import (
 	"github.com/verdictproxy/verdict/internal/credential"
 	"github.com/verdictproxy/verdict/internal/decisionapi"
 	"github.com/verdictproxy/verdict/internal/extproc"
-	"github.com/verdictproxy/verdict/internal/ledger/memory"
 	"github.com/verdictproxy/verdict/internal/recent"
 	"github.com/verdictproxy/verdict/internal/switches"
 	"github.com/verdictproxy/verdict/internal/telemetry"
@@ -62,7 +61,6 @@ func (c *ServeCmd) build(log *slog.Logger) (s *service, err error) {
 		config:   s.configuration.get,
 		grants:   decisionapi.NewGrants(),
 		switches: new(switches.Switches),
-		ledger:   memory.New(c.LedgerSize, nil),
 		recent:   new(recent.Decisions),
 		metrics:  telemetry.New(s.registry),
 		log:      log,
@@ -71,7 +69,10 @@ func (c *ServeCmd) build(log *slog.Logger) (s *service, err error) {
 		return s, err
 	}
 	telemetry.Waiting(s.registry, s.drain.Waiting)
-	telemetry.Cases(s.registry, s.api.ledger.Count)
+	if s.api.ledger, err = openLedger(s.configuration.get(), c.LedgerSize, s.registry, log); err != nil {
+		return s, err
+	}
+	s.onClose(func() { s.api.ledger.Close() })
 
 	events, closeEvents, err := openEventLog(c.EventLog, log)
 	if err != nil {

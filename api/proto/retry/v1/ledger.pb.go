@@ -322,7 +322,7 @@ type LedgerServiceListResponse struct {
 	Cases []*Case                `protobuf:"bytes,1,rep,name=cases,proto3" json:"cases,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Cases that the ledger has lost unresolved since the service started.
+	// Cases that the ledger has lost unresolved, since it is kept.
 	Lost          uint64 `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

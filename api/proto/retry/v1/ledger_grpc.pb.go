@@ -33,9 +33,12 @@ const (
 // been executed. Each is a case to be reconciled, by asking the upstream or by replaying with the
 // idempotency key.
 //
-// The ledger is bounded and kept in memory. When it is full, the oldest resolved case makes room, and
+// The ledger is kept where the retry budgets are (BudgetBackend): in the process's memory, or in a Redis,
+// where the fleet shares it. It is bounded. When it is full, the oldest resolved case makes room, and
 // where there is none the oldest; cases lost unresolved are counted. Errors: INVALID_ARGUMENT with a
-// google.rpc.BadRequest that names the field's path; NOT_FOUND for a case that is not there.
+// google.rpc.BadRequest that names the field's path; NOT_FOUND for a case that is not there; UNAVAILABLE
+// while Redis cannot be asked, when a case may be there all the same; DATA_LOSS for a case that is there
+// and cannot be read, which lists leave out.
 type LedgerServiceClient interface {
 	// Get shows one case whole.
 	Get(ctx context.Context, in *LedgerServiceGetRequest, opts ...grpc.CallOption) (*LedgerServiceGetResponse, error)
@@ -113,9 +116,12 @@ func (c *ledgerServiceClient) Resolve(ctx context.Context, in *LedgerServiceReso
 // been executed. Each is a case to be reconciled, by asking the upstream or by replaying with the
 // idempotency key.
 //
-// The ledger is bounded and kept in memory. When it is full, the oldest resolved case makes room, and
+// The ledger is kept where the retry budgets are (BudgetBackend): in the process's memory, or in a Redis,
+// where the fleet shares it. It is bounded. When it is full, the oldest resolved case makes room, and
 // where there is none the oldest; cases lost unresolved are counted. Errors: INVALID_ARGUMENT with a
-// google.rpc.BadRequest that names the field's path; NOT_FOUND for a case that is not there.
+// google.rpc.BadRequest that names the field's path; NOT_FOUND for a case that is not there; UNAVAILABLE
+// while Redis cannot be asked, when a case may be there all the same; DATA_LOSS for a case that is there
+// and cannot be read, which lists leave out.
 type LedgerServiceServer interface {
 	// Get shows one case whole.
 	Get(context.Context, *LedgerServiceGetRequest) (*LedgerServiceGetResponse, error)

@@ -129,6 +129,7 @@ func (c *checker) verdictCluster(service node) {
 	if n := cluster.get("lb_policy"); n.text() != "LEAST_REQUEST" {
 		c.report(n.or(cluster), balancing, "cluster %s", name.text())
 	}
+	c.encrypted(cluster)
 }
 
 // upstreams checks the clusters behind the inner routes.

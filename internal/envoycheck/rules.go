@@ -126,4 +126,6 @@ var (
 	panicky       = costs("panic", "with no healthy replica Envoy would ask the dead ones and wait for each: common_lb_config {healthy_panic_threshold: {value: 0}}")
 	unchecked     = costs("health_check", "a dead or hung replica would be asked again and again: health_checks with grpc_health_check")
 	balancing     = costs("balancing", "with ROUND_ROBIN and one dead replica of two, serial traffic lost every retry: lb_policy LEAST_REQUEST")
+	plaintext     = costs("plaintext", "whoever sits between Envoy and Verdict reads requests and can say `retry`, and whoever reaches Verdict can spend its budgets: give the cluster a transport_socket as in envoy/tls/cluster.yaml, or keep Verdict on loopback or a Unix socket")
+	unverified    = costs("unverified", "Envoy believes any certificate unless it is told whose: validation_context {trusted_ca, match_typed_subject_alt_names}")
 )

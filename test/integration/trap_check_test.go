@@ -32,6 +32,8 @@ func TestTrapCheck(t *testing.T) {
 	}{
 		{"hop.yaml", "", "", nil},
 		{"a filter of their own", "", "", []stack.Patch{abortAfter}},
+		{"plaintext", "warning", "10.0.0.7", []stack.Patch{elsewhere}},
+		{"TLS to Verdict", "", "", []stack.Patch{elsewhere, newTLSLab(t).patch(t, nil)}},
 		{"inner_retry", "error", "num_retries: 1", []stack.Patch{innerRetry}},
 		{"inner_hedge", "error", "hedge_on_per_try_timeout", []stack.Patch{innerHedge}},
 		{"inner_redirect", "error", "redirect_response_codes", []stack.Patch{lab, innerRedirect}},

@@ -27,41 +27,49 @@ func (m *SocketMode) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// place is a listener: its name in the configuration, what is spoken there, and what it is worth.
+// place is a listener: its name and settings in the configuration, what is spoken there, and what whoever
+// reaches it can do.
 type place struct {
 	name      string
+	settings  func(*retryv1.Listeners) *retryv1.Listener
 	protocols []string
-	// worth is what whoever reaches it can do.
-	worth string
+	worth     string
 }
 
 var (
-	dataPlanePlace = place{"data_plane", []string{"h2"}, "fund and spend retry budgets, and enter uncertain outcomes"}
-	apiPlace       = place{"api", []string{"h2"}, "fund and spend retry budgets, and read and resolve uncertain outcomes"}
-	adminPlace     = place{"admin", []string{"h2", "http/1.1"}, "deny all retries, fund and spend retry budgets, read what was decided, and resolve uncertain outcomes"}
+	dataPlanePlace = place{"data_plane", (*retryv1.Listeners).GetDataPlane, []string{"h2"},
+		"fund and spend retry budgets, and enter uncertain outcomes"}
+	apiPlace = place{"api", (*retryv1.Listeners).GetApi, []string{"h2"},
+		"fund and spend retry budgets, and read and resolve uncertain outcomes"}
+	adminPlace = place{"admin", (*retryv1.Listeners).GetAdmin, []string{"h2", "http/1.1"},
+		"deny all retries, fund and spend retry budgets, read what was decided, and resolve uncertain outcomes"}
 )
 
 // opened are the listeners. api is nil where there is none.
 type opened struct {
 	dataPlane, admin, api net.Listener
 
-	secured []*listeners.TLS
+	places  []place
+	secured map[string]*listeners.TLS // by name; a plaintext listener is not there
+	log     *slog.Logger
 }
 
 // listen opens them all, or none.
 func (c *ServeCmd) listen(cfg *config.Config, metrics *telemetry.Listeners, log *slog.Logger) (o *opened, err error) {
-	o = &opened{}
+	o = &opened{secured: make(map[string]*listeners.TLS), log: log}
 	defer func() {
 		if err != nil {
 			o.close()
 		}
 	}()
-	open := func(p place, address string, settings *retryv1.Listener) (net.Listener, error) {
+	open := func(p place, address string) (net.Listener, error) {
 		l, err := listeners.Open(address, os.FileMode(c.SocketMode))
 		if err != nil {
 			return nil, err
 		}
-		warnIfOpen(p, l, settings, log)
+		o.places = append(o.places, p)
+		settings := p.settings(cfg.Listeners())
+		p.warnIfOpen(l, settings, log)
 		if settings.GetTls() == nil {
 			return l, nil
 		}
@@ -71,26 +79,25 @@ func (c *ServeCmd) listen(cfg *config.Config, metrics *telemetry.Listeners, log 
 			return nil, err
 		}
 		metrics.NotAfter(p.name, secured.NotAfter)
-		o.secured = append(o.secured, secured)
+		o.secured[p.name] = secured
 		return secured, nil
 	}
-	settings := cfg.Listeners()
-	if o.dataPlane, err = open(dataPlanePlace, c.DataPlane, settings.GetDataPlane()); err != nil {
+	if o.dataPlane, err = open(dataPlanePlace, c.DataPlane); err != nil {
 		return o, err
 	}
-	if o.admin, err = open(adminPlace, c.Admin, settings.GetAdmin()); err != nil {
+	if o.admin, err = open(adminPlace, c.Admin); err != nil {
 		return o, err
 	}
 	if c.API != "" {
-		o.api, err = open(apiPlace, c.API, settings.GetApi())
-	} else if settings.GetApi() != nil {
+		o.api, err = open(apiPlace, c.API)
+	} else if apiPlace.settings(cfg.Listeners()) != nil {
 		log.Warn("listeners.api holds for nothing: there is no --api")
 	}
 	return o, err
 }
 
 // warnIfOpen speaks of a listener that other machines may reach, and that does not ask them who they are.
-func warnIfOpen(p place, l net.Listener, settings *retryv1.Listener, log *slog.Logger) {
+func (p place) warnIfOpen(l net.Listener, settings *retryv1.Listener, log *slog.Logger) {
 	if !listeners.Remote(l) || settings.GetTls().GetClientCaFile() != "" {
 		return
 	}
@@ -99,6 +106,37 @@ func warnIfOpen(p place, l net.Listener, settings *retryv1.Listener, log *slog.L
 		what = "a listener that asks for no client certificate"
 	}
 	log.Warn(what+" is reachable from other machines: whoever reaches it can "+p.worth, "listener", p.name, "address", l.Addr().String())
+}
+
+// reload puts other files and allowed clients in force, for new connections.
+func (o *opened) reload(next *config.Config) (apply func(), err error) {
+	var applies []func()
+	for _, p := range o.places {
+		secured, settings := o.secured[p.name], p.settings(next.Listeners())
+		if secured == nil || settings.GetTls() == nil {
+			continue
+		}
+		apply, err := secured.Prepare(settings)
+		if err != nil {
+			return nil, err
+		}
+		applies = append(applies, apply, func() { p.warnIfOpen(secured, settings, o.log) })
+	}
+	return func() {
+		for _, apply := range applies {
+			apply()
+		}
+	}, nil
+}
+
+// needsRestart names the listeners that are to begin or to cease to speak TLS.
+func (o *opened) needsRestart(next *config.Config) (fields []string) {
+	for _, p := range o.places {
+		if (o.secured[p.name] == nil) != (p.settings(next.Listeners()).GetTls() == nil) {
+			fields = append(fields, "listeners."+p.name+".tls")
+		}
+	}
+	return fields
 }
 
 func (o *opened) close() {

@@ -39,13 +39,15 @@ func serveTLS(t *testing.T) *secured {
 	for _, name := range []string{"envoy", "caller", "operator", "nobody"} {
 		s.clients.Client(t, name).Write(t, s.dir, name)
 	}
-	config := "listeners:\n"
-	for listener, client := range map[string]string{"data_plane": "envoy", "api": "caller", "admin": "operator"} {
-		config += fmt.Sprintf("  %s: {tls: {cert_file: %[2]s/server.crt, key_file: %[2]s/server.key, client_ca_file: %[2]s/clients.pem}, allowed_clients: [%[3]s]}\n", listener, s.dir, client)
-	}
+	config := s.config("data_plane", "envoy") + s.config("api", "caller") + s.config("admin", "operator")
 	s.api = "unix:" + s.dir + "/api"
-	s.program = serve(t, "--config="+pki.WriteFile(t, s.dir+"/verdict.yaml", []byte(config)), "--api="+s.api, "--drain-time=0s")
+	s.program = serve(t, "--config="+pki.WriteFile(t, s.dir+"/verdict.yaml", []byte("listeners:\n"+config)), "--api="+s.api, "--drain-time=0s")
 	return s
+}
+
+// config is a listener's, which admits one client.
+func (s *secured) config(listener, client string) string {
+	return fmt.Sprintf("  %s: {tls: {cert_file: %[2]s/server.crt, key_file: %[2]s/server.key, client_ca_file: %[2]s/clients.pem}, allowed_clients: [%[3]s]}\n", listener, s.dir, client)
 }
 
 // flags are a command's for a client with this certificate; "" has none.
@@ -167,6 +169,55 @@ func TestClientErrors(t *testing.T) {
 		if code, _, errors := command(t, slices.Concat([]string{"budget", "list", "--server=" + s.admin, ca, "--tls-server-name=" + strings.Split(address, ":")[0]}, cert("operator"))...); code != 0 {
 			t.Error(errors)
 		}
+	}
+}
+
+// TestListenersReload: a changed file says who may connect from now on; what is no good changes nothing, and
+// what cannot change at once is said.
+func TestListenersReload(t *testing.T) {
+	t.Parallel()
+	s := serveTLS(t)
+	put := func(config string) {
+		pki.WriteFile(t, s.dir+"/verdict.yaml", []byte("listeners:\n"+s.config("data_plane", "envoy")+config))
+	}
+	said := func(n int, words string) {
+		t.Helper()
+		s.wait(t, words, func() bool { return strings.Count(s.log.String(), words) == n })
+	}
+	admitted := func(client string) bool {
+		code, _, _ := command(t, slices.Concat([]string{"budget", "list", "--server=" + s.admin}, s.flags(client))...)
+		return code == 0
+	}
+	flags := TLSFlags{TLSCA: s.dir + "/servers.pem", TLSCert: s.dir + "/operator.crt", TLSKey: s.dir + "/operator.key"}
+	err := flags.call(s.admin, func(conn *grpc.ClientConn) error {
+		ask := func() error {
+			_, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
+			return err
+		}
+		if err := ask(); err != nil {
+			return err
+		}
+		put(s.config("api", "caller") + s.config("admin", "nobody"))
+		said(1, `msg="configuration reloaded"`)
+		if admitted("operator") || !admitted("nobody") {
+			t.Error("the new list does not hold")
+		}
+		return ask() // on the connection that was open before
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	put(s.config("api", "caller") + strings.Replace(s.config("admin", "operator"), "server.crt", "none.crt", 1))
+	said(1, "listeners.admin.tls.cert_file: open "+s.dir+"/none.crt")
+	put(s.config("api", "caller") + "  admin: {tls: {cert_file: a, key_file: b}, allowed_clients: [operator]}\n")
+	said(1, "listeners.admin.allowed_clients: nobody can be told from another")
+	if admitted("operator") || !admitted("nobody") {
+		t.Error("the list that was good does not hold")
+	}
+	put(s.config("admin", "nobody"))
+	said(1, "fields=[listeners.api.tls]")
+	if code, _, errors := command(t, "decide", "--method=GET", "--stage=dns", "--server="+s.api); code == 0 || !strings.Contains(errors, "Does the server speak TLS?") {
+		t.Errorf("the API speaks plaintext now: exit code %d, %s", code, errors)
 	}
 }
 

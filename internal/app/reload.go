@@ -34,7 +34,8 @@ type configuration struct {
 	data    []byte         // the file's content that is in force
 	started *config.Config // what the program was started with
 	parts   []part
-	live    []protoreflect.Name // top-level fields that need no restart
+	live    []protoreflect.Name                           // top-level fields that need no restart
+	partly  []func(next *config.Config) (fields []string) // what of these fields does need one
 	hangup  chan os.Signal
 }
 
@@ -167,6 +168,9 @@ func (c *configuration) sayRestart(next *config.Config) {
 		if f := fields.Get(i); !slices.Contains(c.live, f.Name()) && !was.Get(f).Equal(is.Get(f)) {
 			waiting = append(waiting, string(f.Name()))
 		}
+	}
+	for _, needsRestart := range c.partly {
+		waiting = append(waiting, needsRestart(next)...)
 	}
 	c.metrics.RestartNeeded.Set(gauge(waiting != nil))
 	if waiting != nil {

@@ -94,8 +94,12 @@ func (c *ServeCmd) build(log *slog.Logger) (s *service, err error) {
 	s.configuration.onReload(func(next *config.Config) (func(), error) {
 		return func() { s.credentials.Update(next) }, nil
 	})
-	s.listeners, err = c.listen(s.configuration.get(), telemetry.NewListeners(s.registry), log)
-	return s, err
+	if s.listeners, err = c.listen(s.configuration.get(), telemetry.NewListeners(s.registry), log); err != nil {
+		return s, err
+	}
+	s.configuration.onReload(s.listeners.reload, "listeners")
+	s.configuration.partly = append(s.configuration.partly, s.listeners.needsRestart)
+	return s, nil
 }
 
 // credential is an upstream's source.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"google.golang.org/protobuf/proto"
 
 	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
 )
@@ -84,41 +85,49 @@ func NewTLS(inner net.Listener, name string, settings *retryv1.Listener, protoco
 	for i := range t.sometimes {
 		t.sometimes[i].Interval = 10 * time.Second
 	}
-	if err := t.Configure(settings); err != nil {
+	apply, err := t.Prepare(settings)
+	if err != nil {
 		return nil, err
 	}
+	apply()
 	t.running.Go(t.accept)
 	t.running.Go(t.watch)
 	return t, nil
 }
 
-// Configure puts other settings in force, for connections that begin from now on. After an error the old
-// ones stay.
-func (t *TLS) Configure(settings *retryv1.Listener) error {
+// Prepare makes ready to put other settings in force, for connections that begin after apply was called. An
+// error names the field and the file. Files whose names do not change are not read: what is wrong with them
+// now is Reload's business.
+func (t *TLS) Prepare(settings *retryv1.Listener) (apply func(), err error) {
 	t.reading.Lock()
 	defer t.reading.Unlock()
-	files, err := read(settings.GetTls())
+	var files [3][]byte
+	if t.settings != nil && proto.Equal(t.settings.GetTls(), settings.GetTls()) {
+		files = t.identity.Load().files
+	} else {
+		files, err = read(settings.GetTls())
+	}
+	var next *identity
 	if err == nil {
-		err = t.adopt(settings, files)
+		next, err = newIdentity(settings, files, t.protocols)
 	}
 	if err != nil {
-		return fmt.Errorf("listeners.%s.%w", t.name, err)
+		return nil, fmt.Errorf("listeners.%s.%w", t.name, err)
 	}
-	return nil
+	return func() {
+		t.reading.Lock()
+		defer t.reading.Unlock()
+		t.adopt(settings, next)
+	}, nil
 }
 
 // adopt is called with reading held.
-func (t *TLS) adopt(settings *retryv1.Listener, files [3][]byte) error {
-	id, err := newIdentity(settings, files, t.protocols)
-	if err != nil {
-		return err
-	}
+func (t *TLS) adopt(settings *retryv1.Listener, next *identity) {
 	t.settings, t.trouble = settings, ""
-	t.identity.Store(id)
-	if now := time.Now(); now.After(id.notAfter) {
-		t.options.Log.Warn("the certificate of a listener has expired", "listener", t.name, "file", settings.GetTls().GetCertFile(), "not_after", id.notAfter)
+	t.identity.Store(next)
+	if time.Now().After(next.notAfter) {
+		t.options.Log.Warn("the certificate of a listener has expired", "listener", t.name, "file", settings.GetTls().GetCertFile(), "not_after", next.notAfter)
 	}
-	return nil
 }
 
 // NotAfter is when the certificate that is shown expires.
@@ -130,15 +139,17 @@ func (t *TLS) Reload() {
 	t.reading.Lock()
 	defer t.reading.Unlock()
 	files, err := read(t.settings.GetTls())
+	if err == nil && t.identity.Load().same(files) {
+		t.trouble = ""
+		return
+	}
+	var next *identity
 	if err == nil {
-		if t.identity.Load().same(files) {
-			t.trouble = ""
-			return
-		}
-		err = t.adopt(t.settings, files)
+		next, err = newIdentity(t.settings, files, t.protocols)
 	}
 	if err == nil {
-		t.options.Log.Info("a listener's certificates were read again", "listener", t.name, "not_after", t.NotAfter())
+		t.adopt(t.settings, next)
+		t.options.Log.Info("a listener's certificates were read again", "listener", t.name, "not_after", next.notAfter)
 		return
 	}
 	if text := err.Error(); text != t.trouble {

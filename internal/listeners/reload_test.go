@@ -181,8 +181,8 @@ func TestNoResumption(t *testing.T) {
 	}
 }
 
-// TestConfigure: other names hold from the next connection on; settings that are not good change nothing.
-func TestConfigure(t *testing.T) {
+// TestPrepare: other names hold from the next connection on; settings that are not good change nothing.
+func TestPrepare(t *testing.T) {
 	l := start(t, nil)
 	old, young := l.good(), l.client(l.clients.Client(t, "young.example"))
 	open, err := l.dial(old)
@@ -190,9 +190,16 @@ func TestConfigure(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Close()
-	if err := l.listener.Configure(&retryv1.Listener{Tls: l.settings.Tls, AllowedClients: []string{"young.example"}}); err != nil {
+	// The files that are in force do, whatever stands in their place.
+	pki.WriteFile(t, l.settings.Tls.CertFile, nil)
+	apply, err := l.listener.Prepare(&retryv1.Listener{Tls: l.settings.Tls, AllowedClients: []string{"young.example"}})
+	if err != nil {
 		t.Fatal(err)
 	}
+	if l.try(old) != nil || l.try(young) == nil {
+		t.Error("the new list holds before its time")
+	}
+	apply()
 	check := func() {
 		t.Helper()
 		if l.try(old) == nil || l.try(young) != nil {
@@ -201,7 +208,7 @@ func TestConfigure(t *testing.T) {
 	}
 	check()
 	missing := filepath.Join(l.dir, "missing")
-	err = l.listener.Configure(&retryv1.Listener{Tls: &retryv1.ServerTLS{CertFile: l.settings.Tls.CertFile, KeyFile: missing}})
+	_, err = l.listener.Prepare(&retryv1.Listener{Tls: &retryv1.ServerTLS{CertFile: l.settings.Tls.CertFile, KeyFile: missing}})
 	if err == nil || !strings.Contains(err.Error(), "listeners.data_plane.tls.key_file: open "+missing) {
 		t.Errorf("the error is %v", err)
 	}

@@ -145,8 +145,17 @@ func TestRenewal(t *testing.T) {
 		if got := len(script.fetches()); got > n+1 {
 			t.Errorf("%d renewals that nobody wanted", got-n)
 		}
-		// An endpoint that dies: the token holds until it expires.
+		// One that comes late in its life is given the old one, and has it renewed.
+		current(t, s)
+		time.Sleep(55 * time.Minute)
+		n = len(script.fetches())
 		got := current(t, s)
+		synctest.Wait()
+		if now := current(t, s); now == got || len(script.fetches()) != n+1 {
+			t.Errorf("%q after %q, %d fetches", now, got, len(script.fetches())-n)
+		}
+		// An endpoint that dies: the token holds until it expires.
+		got = current(t, s)
 		script.says(func(int) (grant, error) { return grant{}, failed(resultRefused, "dead") })
 		fetches := script.fetches()
 		last := fetches[len(fetches)-1]

@@ -168,6 +168,15 @@ func TestSpillsAreFound(t *testing.T) {
 	}
 }
 
+// What is printed of a source says which one it is.
+func TestPrintedSource(t *testing.T) {
+	t.Parallel()
+	f := start(t, tokenFile(write(t, "abc")))
+	if got, want := fmt.Sprintf("%v %+v %#v", f.Set, f.Source("app"), f.Source("app")), "credential sources credential source of app credential source of app"; got != want {
+		t.Errorf("%q", got)
+	}
+}
+
 // secretHolder is what a careless %+v of the program's own would reach.
 func (f *fixture) secretHolder(t *testing.T) *struct {
 	sources *Set

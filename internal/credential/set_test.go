@@ -67,6 +67,16 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// The first token is fetched before anybody needs it, and a source that cannot work says so.
+func TestWarmUp(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t)
+	f := start(t, oauth(e.URL, ""))
+	eventually(t, "a token", func() bool { return f.Source("app").Recognize("Bearer "+tokenPrefix+"1") == Latest })
+	f = start(t, tokenFile("/no/such/token"))
+	eventually(t, "a line", func() bool { return strings.Contains(f.log.String(), "open /no/such/token: no such file") })
+}
+
 // At the end nothing is fetched, nobody is left waiting, and nothing runs on (TestMain looks).
 func TestClose(t *testing.T) {
 	t.Parallel()

@@ -39,6 +39,7 @@ func (c CheckCmd) Run(s streams) error {
 		if cfg != nil {
 			c.compare(s, cfg, report)
 			failed = c.drawnAlike(s, cfg, report) || failed
+			failed = c.livesLonger(s, cfg, report) || failed
 			failed = c.credentials(s, cfg, report) || failed
 		}
 	}
@@ -67,6 +68,18 @@ func (c CheckCmd) drawnAlike(s streams, cfg *config.Config, report envoycheck.Re
 		}
 	}
 	return differ
+}
+
+// livesLonger reports whether a request may take longer than the configuration says that any does.
+func (c CheckCmd) livesLonger(s streams, cfg *config.Config, report envoycheck.Report) (longer bool) {
+	for _, deadline := range report.Deadlines {
+		if deadline.Timeout > cfg.LongestRequest() {
+			fmt.Fprintf(s.err, "%s:%d:%d: error: timeout: %v is longer than longest_request (%v) of the configuration\n",
+				c.Envoy, deadline.Line, deadline.Column, deadline.Timeout, cfg.LongestRequest())
+			longer = true
+		}
+	}
+	return longer
 }
 
 // compare warns of names in the configuration that Envoy does not have: a misspelt one declares

@@ -125,3 +125,14 @@ func TestCheckWeightedClustersNeedOneDeclaration(t *testing.T) {
 		t.Errorf("declared apart: exit code %d\n%s", code, errors)
 	}
 }
+
+// After a change of the file an operation counts as UNKNOWN only for as long as a request is said to live.
+func TestCheckLongestRequest(t *testing.T) {
+	if code, _, errors := check(t, file(t, "longest_request: 10s\n"), "--envoy", hopYAML); code != 0 || errors != "" {
+		t.Errorf("as long as the deadline: exit code %d\n%s", code, errors)
+	}
+	code, _, errors := check(t, file(t, "longest_request: 9.999s\n"), "--envoy", hopYAML)
+	if code != 1 || !strings.Contains(errors, "hop.yaml:64:28: error: timeout: 10s is longer than longest_request (9.999s)") {
+		t.Errorf("shorter: exit code %d\n%s", code, errors)
+	}
+}

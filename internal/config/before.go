@@ -30,8 +30,8 @@ type past struct {
 }
 
 type pastConfig struct {
-	config   *Config         // without a past of its own
-	judges   *retryv1.Config // see judgement
+	config   *Config // without a past of its own
+	judges   string  // see judgement
 	replaced time.Time
 	longest  time.Duration // longest_request, the longest that was in force then or later
 }
@@ -47,7 +47,7 @@ func (c *Config) After(previous *Config, now time.Time) *Config {
 	}})
 	judges := c.judgement()
 	next.past.configs = slices.DeleteFunc(next.past.configs, func(p pastConfig) bool {
-		return proto.Equal(p.judges, judges) // c itself stands here once it is replaced
+		return p.judges == judges // c itself stands here once it is replaced
 	})
 	next.past.bound()
 	longest := max(c.LongestRequest(), previous.LongestRequest())
@@ -60,7 +60,7 @@ func (c *Config) After(previous *Config, now time.Time) *Config {
 
 // with returns a copy of the past with one more configuration, in the place of one that judges alike.
 func (b past) with(p pastConfig) past {
-	alike := func(q pastConfig) bool { return proto.Equal(p.judges, q.judges) }
+	alike := func(q pastConfig) bool { return p.judges == q.judges }
 	if i := slices.IndexFunc(b.configs, alike); i >= 0 {
 		p.extend(b.configs[i].longest)
 	}
@@ -72,7 +72,7 @@ func (b past) with(p pastConfig) past {
 func (b *past) bound() {
 	size := 0
 	for i, p := range slices.Backward(b.configs) {
-		size += proto.Size(p.judges)
+		size += len(p.judges)
 		if last := len(b.configs) - 1; i < last && (size > maxPastBytes || last-i >= maxPast) {
 			longest := b.forgotten.longest
 			for _, gone := range b.configs[:i+1] {
@@ -108,9 +108,9 @@ func (c *Config) AnyBefore(now time.Time, deadline decision.DeadlineState, loose
 	return false
 }
 
-// judgement is all that what an earlier attempt proves depends on: the class of every request and the
-// statuses that are distrusted.
-func (c *Config) judgement() *retryv1.Config {
+// judgement is all that what an earlier attempt proves depends on, as a message in its wire format: the
+// class of every request and the statuses that are distrusted.
+func (c *Config) judgement() string {
 	of := func(p *retryv1.UpstreamPolicy) *retryv1.UpstreamPolicy {
 		distrusted := slices.Clone(p.GetDistrustedStatuses())
 		slices.Sort(distrusted)
@@ -126,5 +126,9 @@ func (c *Config) judgement() *retryv1.Config {
 		}
 		j.Upstreams = append(j.Upstreams, same)
 	}
-	return j
+	wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(j)
+	if err != nil {
+		panic(err) // what was parsed is valid UTF-8, and nothing is required
+	}
+	return string(wire)
 }

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -64,6 +65,8 @@ type Report struct {
 	Upstreams, Operations []string
 	// Splits are the clusters that an inner route chooses among by chance.
 	Splits []Split
+	// Deadlines are the timeouts that outer routes set.
+	Deadlines []Deadline
 	// Credentialed says of each cluster where attempts get their credential, once for each way.
 	Credentialed []Credentialed
 }
@@ -73,6 +76,12 @@ type Report struct {
 type Split struct {
 	Line, Column int // from 1
 	Clusters     []string
+}
+
+// Deadline is a place in the file where an outer route says how long a request may take.
+type Deadline struct {
+	Line, Column int // from 1
+	Timeout      time.Duration
 }
 
 // Load checks the Envoy bootstrap at path, YAML or JSON. The error is about reading the file; what is
@@ -106,6 +115,7 @@ func Check(name string, data []byte) Report {
 		Upstreams:  slices.Sorted(maps.Keys(c.upstreamNames)),
 		Operations: slices.Sorted(maps.Keys(c.operations)),
 		Splits:     c.splits,
+		Deadlines:  c.timeouts,
 
 		Credentialed: c.credentialed,
 	}
@@ -132,6 +142,7 @@ func parse(data []byte) (node, error) {
 // checker collects findings. The rules are methods; what they report is listed in rules.go.
 type checker struct {
 	splits       []Split
+	timeouts     []Deadline
 	credentialed []Credentialed
 	file         string
 	findings     []Finding

@@ -118,8 +118,11 @@ func (c *checker) routerA(r route) {
 		c.report(r.host, noReplayLimit, "no replay limit")
 	}
 	if n := r.action().get("timeout"); n.exists() {
-		if d, ok := n.duration(); ok && d == 0 {
+		switch d, ok := n.duration(); {
+		case ok && d == 0:
 			c.report(n, noDeadline, "timeout: 0s")
+		case ok:
+			c.timeouts = append(c.timeouts, Deadline{Line: n.yaml.Line, Column: n.yaml.Column, Timeout: d})
 		}
 	}
 	for _, field := range []string{"prefix_rewrite", "regex_rewrite", "path_rewrite_policy", "path_rewrite"} {

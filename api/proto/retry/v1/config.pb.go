@@ -53,7 +53,7 @@ type Config struct {
 	// looser class, or trusting a status that is distrusted now) counts as UNKNOWN on second and later
 	// attempts: an earlier attempt may have been followed by a retry that would not be granted today. All
 	// replicas must have the changed file within that time. A request that has no deadline counts so until
-	// the process ends.
+	// the process ends. `extproc check --envoy` objects to a route whose timeout is longer.
 	LongestRequest *durationpb.Duration `protobuf:"bytes,5,opt,name=longest_request,json=longestRequest,proto3" json:"longest_request,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

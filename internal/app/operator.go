@@ -15,6 +15,7 @@ func (s *service) adminPages() *http.ServeMux {
 	pages := http.NewServeMux()
 	pages.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}))
 	pages.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	s.console.handle(pages)
 	return operatorHandler(pages, s.drain.State, s.flags.Pprof)
 }
 

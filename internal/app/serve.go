@@ -21,6 +21,7 @@ type ServeCmd struct {
 	DrainTime  time.Duration `default:"10s" help:"At SIGTERM, how long a running wait may still go on."`
 	LedgerSize int           `default:"10000" placeholder:"N" help:"How many uncertain outcomes are kept, each about 1.5 KiB. When it is full, the first resolved makes room, else the oldest."`
 	EventLog   string        `placeholder:"FILE" help:"Append every deposit, grant and return of the retry budget, as NDJSON."`
+	Console    string        `default:"auto" enum:"auto,on,off" help:"Serve the web console at /console/ of the admin listener. auto: where that is a loopback address or a Unix socket."`
 	Pprof      bool          `help:"Serve Go's profiles at /debug/pprof/ of the admin listener."`
 	LogLevel   slog.Level    `default:"info" help:"debug, info, warn or error. debug shows every decision."`
 	LogFormat  string        `default:"text" enum:"text,json" help:"text or json."`

@@ -42,6 +42,7 @@ type service struct {
 	// listeners belong to the servers once serve has begun.
 	listeners *opened
 	closers   []func()
+	console   pages
 }
 
 // build opens what the program needs. After an error nothing is left open.
@@ -99,7 +100,7 @@ func (c *ServeCmd) build(log *slog.Logger) (s *service, err error) {
 	}
 	s.configuration.onReload(s.listeners.reload, "listeners")
 	s.configuration.partly = append(s.configuration.partly, s.listeners.needsRestart)
-	return s, nil
+	return s, s.openConsole()
 }
 
 // credential is an upstream's source.
@@ -124,6 +125,7 @@ func (s *service) close() {
 func (s *service) serve(ctx context.Context) (err error) {
 	dataPlane, api, adminGRPC := s.dataPlaneServer(), s.api.server(s.health), s.api.adminServer(s.health)
 	admin := withGRPC(adminGRPC, s.adminPages())
+	admin.RegisterOnShutdown(s.console.stop) // its pages would hold the HTTP server
 	broken := make(chan error, 3)
 	var serving sync.WaitGroup
 	defer serving.Wait()

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/verdictproxy/verdict/test/pki"
 	"github.com/verdictproxy/verdict/test/stack"
 )
 
@@ -221,4 +223,44 @@ func selector(node map[string]any) string {
 	}
 	slices.Sort(matchers)
 	return "{" + strings.Join(matchers, ",") + "}"
+}
+
+// startSpare starts a Verdict without an Envoy that has a TLS listener, an upstream with a credential, one
+// whose credential cannot be had, and a configuration file that has been broken since.
+func startSpare(t *testing.T, admin string) {
+	t.Helper()
+	dir := t.TempDir()
+	authority := pki.NewAuthority(t, "monitoring")
+	cert, key := authority.Server(t).Write(t, dir, "server")
+	token, file := filepath.Join(dir, "token"), filepath.Join(dir, "verdict.yaml")
+	write := func(name, text string) {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(token, "a-token")
+	write(file, fmt.Sprintf(`
+listeners: {api: {tls: {cert_file: %s, key_file: %s}}}
+upstreams:
+- {clusters: [token], credential: {token_file: {path: %s}}}
+- {clusters: [no-token], credential: {token_file: {path: %s}}}
+`, cert, key, token, token+"-that-is-not-there"))
+	var log bytes.Buffer
+	cmd := exec.Command(extproc, "serve", "--drain-time=0s", "--config="+file, "--data-plane=127.0.0.1:0", "--api=127.0.0.1:0", "--admin="+admin)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil || t.Failed() {
+			t.Errorf("extproc serve: %v\n%s", err, &log)
+		}
+	})
+	waitFor(t, "the spare one serves", func() bool {
+		_, err := output(extproc, "budget", "list", "--server="+admin)
+		return err == nil
+	})
+	write(file, "defaults: {max_attempts: many}\n")
 }

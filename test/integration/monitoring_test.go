@@ -131,12 +131,17 @@ func TestMonitoring(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	spare, err := well.Upstream.Reserve("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	startSpare(t, spare.Addr())
 	host := func(url string) string { return strings.TrimPrefix(url, "http://") }
 	p := startPrometheus(t, port.Addr(), map[string][]string{
-		"verdict": {host(well.ServiceAdminURL(0)), host(well.ServiceAdminURL(1)), host(ill.ServiceAdminURL(0))},
+		"verdict": {host(well.ServiceAdminURL(0)), host(well.ServiceAdminURL(1)), host(ill.ServiceAdminURL(0)), spare.Addr()},
 		"envoy":   {well.AdminAddr, ill.AdminAddr},
 	})
-	waitFor(t, "Prometheus scrapes everything", func() bool { return len(p.values(t, "up == 1")) == 5 })
+	waitFor(t, "Prometheus scrapes everything", func() bool { return len(p.values(t, "up == 1")) == 6 })
 
 	// What is looked for, until it was found.
 	missing := map[string]string{} // the query, and where it is from
@@ -156,7 +161,8 @@ func TestMonitoring(t *testing.T) {
 			missing[s] = a.Alert
 		}
 	}
-	for _, name := range []string{"VerdictFactsMissing", "VerdictUncertainOutcomesFrequent", "VerdictLedgerLosesCases", "VerdictEventLogBroken", "VerdictBudgetExhausted", "VerdictRetriesSwitchedOff"} {
+	for _, name := range []string{"VerdictFactsMissing", "VerdictUncertainOutcomesFrequent", "VerdictLedgerLosesCases", "VerdictEventLogBroken", "VerdictBudgetExhausted",
+		"VerdictRetriesSwitchedOff", "VerdictConfigRefused", "VerdictCertificateExpires"} {
 		missing[exprs[name]] = name
 	}
 	settle := func(what string, fail func()) {

@@ -123,8 +123,8 @@ func (d declarations) Strictest(upstream string) decision.Idempotency {
 	return d.StrictestDeclared(upstream)
 }
 
-func (d declarations) AnyBefore(now time.Time, deadline decision.DeadlineState, looser func(decisionapi.Declarations) bool) bool {
-	return d.Config.AnyBefore(now, deadline, func(before *config.Config) bool { return looser(declarations{before}) })
+func (d declarations) AnyBefore(now time.Time, f decision.Facts, looser func(decisionapi.Declarations) bool) bool {
+	return d.Config.AnyBefore(now, f, func(before *config.Config) bool { return looser(declarations{before}) })
 }
 
 // withGRPC serves a gRPC server and plain HTTP on one listener, apart by their content type.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -115,11 +116,21 @@ func (c *configuration) changed(data []byte, err error) {
 		c.log.Info("configuration reloaded", "file", c.path)
 	} else {
 		result = "refused"
-		c.log.Error("the configuration file is refused; the configuration in force stays",
-			"file", c.path, "error", strings.ReplaceAll(err.Error(), "\n", "; "))
+		c.log.Error("the configuration file is refused; the configuration in force stays", "file", c.path, "error", inOneLine(err))
 	}
 	c.metrics.Result.WithLabelValues(result).Inc()
 	c.metrics.Successful.Set(gauge(err == nil))
+}
+
+// mostProblems is how many of a file's problems one line of the log names.
+const mostProblems = 20
+
+func inOneLine(err error) string {
+	lines := strings.Split(err.Error(), "\n")
+	if n := len(lines) - mostProblems; n > 0 {
+		lines = append(lines[:mostProblems], fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(lines, "; ")
 }
 
 var errEmptied = errors.New("it has become empty: write {} if the defaults are meant")

@@ -200,6 +200,10 @@ func TestReloadOfParts(t *testing.T) {
 	if applied != 0 || c.get() != before || !strings.Contains(log.String(), "no such certificate") {
 		t.Errorf("%d applied; the log: %s", applied, &log)
 	}
+	c.changed([]byte("upstreams:\n"+strings.Repeat("- {max: 1}\n", 1000)), nil)
+	if !strings.Contains(log.String(), ":11:4: unknown field") || strings.Contains(log.String(), ":12:3: ") || !strings.Contains(log.String(), "; and 1980 more") {
+		t.Errorf("the log is endless, or says too little: %.5000s", &log)
+	}
 	refuse = nil
 	c.changed([]byte(strictPut+"budget: {key_prefix: x, backend: redis, address: \"r:1\"}"), nil)
 	if applied != 2 || c.get() == before || strings.Contains(log.String(), "restart") {

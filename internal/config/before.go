@@ -88,20 +88,22 @@ func (b *past) bound() {
 
 func (p *pastConfig) extend(longest time.Duration) { p.longest = max(p.longest, longest) }
 
-// mayHaveJudged reports whether an earlier attempt of a request that lives now may have been judged by p.
-func (p *pastConfig) mayHaveJudged(now time.Time, deadline decision.DeadlineState) bool {
-	return p.config != nil && (deadline != decision.DeadlineKnown || now.Before(p.replaced.Add(p.longest)))
+// mayHaveJudged reports whether an earlier attempt of a request that lives now may have been judged by p. A
+// request with more time left than any is said to take is not bounded by what is said.
+func (p *pastConfig) mayHaveJudged(now time.Time, f decision.Facts) bool {
+	bounded := f.Deadline == decision.DeadlineKnown && f.Remaining <= p.longest
+	return p.config != nil && (!bounded || now.Before(p.replaced.Add(p.longest)))
 }
 
 // AnyBefore reports whether looser holds for any configuration by which an earlier attempt of a request
-// may have been judged, given the request's deadline. It is true where such a configuration has been
+// may have been judged, of which f gives the deadline. It is true where such a configuration has been
 // forgotten.
-func (c *Config) AnyBefore(now time.Time, deadline decision.DeadlineState, looser func(*Config) bool) bool {
-	if c.past.forgotten.mayHaveJudged(now, deadline) {
+func (c *Config) AnyBefore(now time.Time, f decision.Facts, looser func(*Config) bool) bool {
+	if c.past.forgotten.mayHaveJudged(now, f) {
 		return true
 	}
 	for i := range c.past.configs {
-		if p := &c.past.configs[i]; p.mayHaveJudged(now, deadline) && looser(p.config) {
+		if p := &c.past.configs[i]; p.mayHaveJudged(now, f) && looser(p.config) {
 			return true
 		}
 	}

@@ -25,7 +25,7 @@ func declaring(t *testing.T, n int) *Config {
 
 // wasSafe asks whether POST /N may have been safe before.
 func wasSafe(c *Config, now time.Time, deadline decision.DeadlineState, n int) bool {
-	return c.AnyBefore(now, deadline, func(before *Config) bool {
+	return c.AnyBefore(now, decision.Facts{Deadline: deadline, Remaining: time.Second}, func(before *Config) bool {
 		_, class := before.Upstream("a").Operation("POST", fmt.Sprintf("/%d", n), "")
 		return class == decision.Safe
 	})
@@ -47,6 +47,18 @@ func TestAnyBefore(t *testing.T) {
 	for _, deadline := range []decision.DeadlineState{decision.DeadlineNone, decision.DeadlineUnknown, 77} {
 		if !wasSafe(c, late.Add(1000*time.Hour), deadline, 0) || wasSafe(c, late, deadline, 3) {
 			t.Errorf("deadline %d", deadline)
+		}
+	}
+}
+
+// Who says that it has more time left than any request takes is not believed to end in time.
+func TestAnyBeforeLongDeadline(t *testing.T) {
+	now := time.Now()
+	c := declaring(t, 1).After(declaring(t, 0), now)
+	for remaining, want := range map[time.Duration]bool{0: false, time.Hour: false, time.Hour + 1: true} {
+		if got := c.AnyBefore(now.Add(time.Hour), decision.Facts{Deadline: decision.DeadlineKnown, Remaining: remaining},
+			func(*Config) bool { return true }); got != want {
+			t.Errorf("%v left: %v", remaining, got)
 		}
 	}
 }

@@ -23,8 +23,8 @@ type Declarations interface {
 	// Strictest returns the strictest class that is declared for an upstream, Safe where none is.
 	Strictest(upstream string) decision.Idempotency
 	// AnyBefore reports whether looser holds for any declarations that may have been in force when an
-	// earlier attempt of a request with such a deadline was judged.
-	AnyBefore(now time.Time, deadline decision.DeadlineState, looser func(Declarations) bool) bool
+	// earlier attempt of a request was judged, of which f gives the deadline.
+	AnyBefore(now time.Time, f decision.Facts, looser func(Declarations) bool) bool
 }
 
 // Decisions serves retry.v1.DecisionService.
@@ -148,7 +148,7 @@ func (s *Decisions) question(m *retryv1.Facts) question {
 // under which it meant less: a looser class left no outcome open, and a status that is distrusted now was
 // taken at its word.
 func looserBefore(declared Declarations, m *retryv1.Facts, q question, now time.Time) bool {
-	return m.GetAttempt() != 1 && declared.AnyBefore(now, q.facts.Deadline, func(before Declarations) bool {
+	return m.GetAttempt() != 1 && declared.AnyBefore(now, q.facts, func(before Declarations) bool {
 		_, class := class(before, m.GetUpstream(), m.GetCall())
 		return class > q.facts.Idempotency || !before.Policy(m.GetUpstream()).Distrusted.Includes(q.policy.Distrusted)
 	})

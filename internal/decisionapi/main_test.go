@@ -42,7 +42,7 @@ func (d *declared) Operation(_, method, _, route string) (string, decision.Idemp
 
 func (d *declared) Strictest(string) decision.Idempotency { return d.strictest }
 
-func (d *declared) AnyBefore(_ time.Time, _ decision.DeadlineState, looser func(Declarations) bool) bool {
+func (d *declared) AnyBefore(_ time.Time, _ decision.Facts, looser func(Declarations) bool) bool {
 	return slices.ContainsFunc(d.before, func(b *declared) bool { return looser(b) })
 }
 

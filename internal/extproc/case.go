@@ -144,7 +144,7 @@ func (c *call) remember(f *failure) {
 // waits and budgets only deny, transient_statuses and replay_on_401 give a non-idempotent request nothing,
 // and in shadow mode no retry is granted.
 func (c *call) looserBefore(f *failure) bool {
-	return f.Number != 1 && c.config.AnyBefore(time.Now(), f.facts.Deadline, func(before *config.Config) bool {
+	return f.Number != 1 && c.config.AnyBefore(time.Now(), f.facts, func(before *config.Config) bool {
 		_, class := classify(before, f.Attempt)
 		return class > decision.NonIdempotent ||
 			!before.Upstream(f.Cluster).Policy().Distrusted.Includes(f.policy.Distrusted)

@@ -219,8 +219,9 @@ func TestRedirects(t *testing.T) {
 			t.Parallel()
 			e := newEndpoint(t)
 			e.answers(func(w http.ResponseWriter, r *http.Request) {
+				_, password, _ := r.BasicAuth()
 				switch {
-				case r.URL.Path == "/token" && r.PostFormValue("grant_type") == "client_credentials":
+				case r.URL.Path == "/token" && r.PostFormValue("grant_type") == "client_credentials" && password == clientSecret:
 					issue(w, goodAnswer)
 				case test.answer != nil:
 					test.answer(w, r)

@@ -39,7 +39,7 @@ type endpoint struct {
 	answer   atomic.Value // http.HandlerFunc: instead of a token
 }
 
-func newEndpoint(t *testing.T) *endpoint {
+func newEndpoint(t testing.TB) *endpoint {
 	e := new(endpoint)
 	e.Server = httptest.NewServer(e)
 	t.Cleanup(e.Close)
@@ -71,7 +71,7 @@ type fixture struct {
 }
 
 // start makes the sources of a configuration in which SECRET stands for the client secret's file.
-func start(t *testing.T, yaml string) *fixture {
+func start(t testing.TB, yaml string) *fixture {
 	t.Helper()
 	f := &fixture{log: new(buffer), registry: prometheus.NewRegistry(), secret: write(t, clientSecret+"\n")}
 	f.Set = New(parse(t, strings.ReplaceAll(yaml, "SECRET", f.secret)), telemetry.NewCredentials(f.registry),
@@ -80,7 +80,7 @@ func start(t *testing.T, yaml string) *fixture {
 	return f
 }
 
-func parse(t *testing.T, yaml string) *config.Config {
+func parse(t testing.TB, yaml string) *config.Config {
 	t.Helper()
 	cfg, err := config.Parse("f.yaml", []byte(yaml))
 	if err != nil {
@@ -95,7 +95,7 @@ func oauth(url, more string) string {
 		`", allow_http: true, client_id: me, client_secret_file: "SECRET", timeout: 20s` + more + `}}}]`
 }
 
-func write(t *testing.T, content string) string {
+func write(t testing.TB, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
 	writeTo(t, path, content)

@@ -103,7 +103,7 @@ func newExporter() (*otlptrace.Exporter, error) {
 	}
 }
 
-// Close hands over what is left, for the given time at most, and ends.
+// Close hands over what is left, for the given time (above 0) at most, and ends.
 func (t *Tracer) Close(limit time.Duration) {
 	if t == nil {
 		return

@@ -4,16 +4,21 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	collectorv1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/verdictproxy/verdict/pkg/decision"
 	"github.com/verdictproxy/verdict/test/collector"
@@ -69,35 +74,50 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestExport: what a collector gets, by both protocols but for the transport.
+// TestExport: what a collector gets, by both protocols.
 func TestExport(t *testing.T) {
 	c := collector.Start(t)
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+c.Addr)
-	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
-	tracer, err := New("v1.2.3", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	span := tracer.Begin(incoming(sampled), "judge")
-	span.Decided(uncertain)
-	span.End()
-	span.End()
-	tracer.Close(20 * time.Second) // hands over what is left
-	spans := c.Spans()
-	if len(spans) != 1 {
-		t.Fatalf("%d spans", len(spans))
-	}
-	got := spans[0]
-	for name, want := range map[string]string{
-		"service.name": "verdict", "service.version": "v1.2.3", "deployment.environment.name": "test",
-	} {
-		if got.Resource[name] != want {
-			t.Errorf("resource: %s is %q, want %q", name, got.Resource[name], want)
+	byHTTP := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		var req collectorv1.ExportTraceServiceRequest
+		if err != nil || r.URL.Path != "/v1/traces" || proto.Unmarshal(body, &req) != nil {
+			t.Errorf("%s, %v", r.URL, err)
 		}
-	}
-	if got.Attributes["verdict.case_id"] != "c1" {
-		t.Errorf("attributes %v", got.Attributes)
+		_, _ = c.Export(r.Context(), &req)
+	}))
+	defer byHTTP.Close()
+	for i, protocol := range []string{"grpc", "http/protobuf", ""} {
+		address := byHTTP.URL
+		if protocol == "grpc" {
+			address = "http://" + c.Addr
+		}
+		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+		t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+		t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+		tracer, err := New("v1.2.3", slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		span := tracer.Begin(incoming(sampled), "judge")
+		span.Decided(uncertain)
+		span.End()
+		span.End()
+		tracer.Close(20 * time.Second) // hands over what is left
+		spans := c.Spans()
+		if len(spans) != i+1 {
+			t.Fatalf("%s: %d spans", protocol, len(spans)-i)
+		}
+		got := spans[i]
+		for name, want := range map[string]string{
+			"service.name": "verdict", "service.version": "v1.2.3", "deployment.environment.name": "test",
+		} {
+			if got.Resource[name] != want {
+				t.Errorf("%s: resource: %s is %q, want %q", protocol, name, got.Resource[name], want)
+			}
+		}
+		if got.Attributes["verdict.case_id"] != "c1" {
+			t.Errorf("%s: attributes %v", protocol, got.Attributes)
+		}
 	}
 }
 

@@ -72,6 +72,10 @@ func TestTraces(t *testing.T) {
 				`{layers: [{name: static, static_layer: {tracing.opentelemetry.flush_interval_ms: 50}}]}`))},
 	})
 
+	if log := validate(t, stack.OldestEnvoy, s.ConfigFile); len(log) > 0 {
+		t.Errorf("envoy %s complains:\n%s", stack.OldestEnvoy, strings.Join(log, "\n"))
+	}
+
 	t.Run("retried", func(t *testing.T) {
 		t.Parallel()
 		trace := newTrace(1)

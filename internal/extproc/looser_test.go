@@ -140,3 +140,68 @@ func TestShadowByConfiguration(t *testing.T) {
 		}
 	})
 }
+
+// Over many pairs of configurations: where the second attempt of a non-idempotent request is retried, and
+// where it is said that nothing was executed, the first attempt was NOT_EXECUTED by what is declared now,
+// whatever was declared when it was granted its retry.
+func TestNoChangeExecutesTwice(t *testing.T) {
+	t.Parallel()
+	configs := []string{
+		``,
+		`defaults: {distrusted_statuses: [429]}`,
+		`defaults: {distrusted_statuses: [408, 425, 429], max_attempts: 5}`,
+		`upstreams: [{clusters: [app], policy: {distrusted_statuses: [408], transient_statuses: [500]}}]`,
+		`upstreams: [{clusters: [app], operations: [{pattern: "/pay", idempotency: non_idempotent}]}]`,
+		`upstreams: [{clusters: [app], operations: [{pattern: "/pay", idempotency: idempotent_with_key}]}]`,
+		`upstreams: [{clusters: [app], policy: {transient_statuses: [500], replay_on_401: idempotent}, operations: [{pattern: "/pay", idempotency: idempotent}]}]`,
+		`upstreams: [{clusters: [app, other], operations: [{route_operation: r, idempotency: safe}]}]`,
+		`upstreams: [{clusters: [other], operations: [{pattern: "/pay", idempotency: non_idempotent}]}]`,
+	}
+	requests := []string{"method=PUT", "method=POST", "method=POST key=k1", "method=POST operation=r", "method=PATCH cluster=other"}
+	const refused = "sent=0 details=upstream_reset_before_response_started{remote_connection_failure}"
+	const reset = "details=upstream_reset_before_response_started{connection_termination}"
+	firsts := []string{refused, reset,
+		"status=408 end", "status=425 end", "status=429 end", "status=500 end", "status=503 end"}
+	seconds := []string{refused, "status=429 end"}
+	pairs, bitten := 0, 0
+	for _, before := range configs {
+		for _, now := range configs {
+			inLab(t, now, func(t *testing.T, alone *lab) {
+				l := newLab(t, before)
+				for _, request := range requests {
+					if !strings.HasPrefix(alone.judged(t, request+" path=/pay "+reset), "ambiguous") {
+						continue // may be executed twice
+					}
+					var granted []string
+					for _, first := range firsts {
+						if strings.Contains(l.judged(t, request+" path=/pay "+first), "retry, else") {
+							granted = append(granted, first)
+						}
+					}
+					fresh := l.Config
+					l.replace(t, now)
+					for _, first := range granted {
+						// What this attempt is by what is declared now, had it been judged now.
+						today := alone.judged(t, request+" path=/pay "+first)
+						for _, second := range seconds {
+							pairs++
+							got := l.judged(t, request+" path=/pay attempt=2 "+second)
+							harmless := strings.Contains(today, " NOT_EXECUTED ") || strings.Contains(today, "retry, else")
+							claims := strings.Contains(got, "retry, else") || strings.Contains(got, " NOT_EXECUTED ")
+							if !harmless && claims {
+								t.Errorf("before: %s\nnow: %s\n%s\nfirst: %s, now %s\nsecond: %s: %s", before, now, request, first, today, second, got)
+							}
+							if !harmless {
+								bitten++
+							}
+						}
+					}
+					l.Config = fresh
+				}
+			})
+		}
+	}
+	if pairs < 500 || bitten < 100 {
+		t.Errorf("only %d pairs, of which the rule forbids %d", pairs, bitten)
+	}
+}

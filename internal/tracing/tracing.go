@@ -136,6 +136,6 @@ func (c *complaints) Handle(err error) {
 		c.silent++
 		return
 	}
-	c.log.Warn("traces cannot be exported", "error", err, "errors_since_the_last_line", c.silent)
+	c.log.Warn("traces are incomplete", "error", err, "errors_since_the_last_line", c.silent)
 	c.last, c.silent = time.Now(), 0
 }

@@ -43,6 +43,10 @@ func read(t *retryv1.ServerTLS) (files [3][]byte, err error) {
 }
 
 func readFile(path string) ([]byte, error) {
+	// To open a pipe would wait for whoever is to write into it.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: is no regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

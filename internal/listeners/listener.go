@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -249,6 +250,13 @@ func (t *TLS) begin(conn net.Conn) {
 }
 
 func (t *TLS) handshake(ctx context.Context, raw net.Conn) {
+	// A process that dies takes every waiting judge with it.
+	defer func() {
+		if p := recover(); p != nil {
+			raw.Close()
+			t.options.Log.Error("panic in a handshake", "listener", t.name, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
 	conn := tls.Server(raw, t.identity.Load().config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		if ctx.Err() != nil {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -330,6 +331,63 @@ func TestClose(t *testing.T) {
 	if err := ask(served); err != nil {
 		t.Errorf("the connection that was served: %v", err)
 	}
+}
+
+// scripted is a listener whose Accept says what a channel says.
+type scripted struct {
+	net.Listener
+	results chan result
+}
+
+func (s scripted) Accept() (net.Conn, error) {
+	r, ok := <-s.results
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return r.conn, r.err
+}
+
+func (s scripted) Close() error { close(s.results); return nil }
+
+type panicking struct{ net.Conn }
+
+func (panicking) Read([]byte) (int, error) { panic("what a peer sent") }
+
+// TestTrouble: what goes wrong with one connection, or with accepting one, is not the end of the listener.
+func TestTrouble(t *testing.T) {
+	l := start(t, nil)
+	inner := scripted{results: make(chan result)}
+	trouble, err := NewTLS(inner, "data_plane", l.settings, []string{"h2"}, l.listener.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trouble.Close()
+	for range 2 {
+		inner.results <- result{err: syscall.EMFILE}
+		if _, err := trouble.Accept(); err != syscall.EMFILE { // the server waits before it asks again
+			t.Errorf("the error is %v", err)
+		}
+	}
+	client, server := net.Pipe()
+	defer client.Close()
+	inner.results <- result{conn: panicking{server}}
+	l.wait("the panic is said", func() bool { return strings.Contains(l.log.String(), "what a peer sent") })
+	if _, err := client.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the connection: %v", err)
+	}
+	client, server = net.Pipe()
+	inner.results <- result{conn: server}
+	served := make(chan error, 1)
+	go func() { served <- tls.Client(client, l.good()).Handshake() }()
+	conn, err := trouble.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	client.Close()
+	conn.Close()
 }
 
 // TestRefusalWords: each has its own.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -96,6 +97,12 @@ func TestBrokenFiles(t *testing.T) {
 			pki.WriteFile(t, *l.settings.Tls.ClientCaFile, append(l.clients.PEM, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"...))
 		}, "certificate 2: "},
 		{"a key among the authorities", func() { pki.WriteFile(t, *l.settings.Tls.ClientCaFile, append(l.clients.PEM, other.Key...)) }, "a PRIVATE KEY is in it"},
+		{"a pipe that nobody writes into", func() {
+			os.Remove(l.settings.Tls.CertFile)
+			if err := syscall.Mkfifo(l.settings.Tls.CertFile, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "is no regular file"},
 		{"a file without end", func() { pki.WriteFile(t, l.settings.Tls.CertFile, make([]byte, maxFileBytes+1)) }, "has more than"},
 	} {
 		good := make(map[string][]byte)
@@ -114,7 +121,7 @@ func TestBrokenFiles(t *testing.T) {
 			t.Errorf("%s: another certificate is shown", test.name)
 		}
 		for path, data := range good {
-			if now, _ := os.ReadFile(path); !bytes.Equal(now, data) {
+			if now, _ := readFile(path); !bytes.Equal(now, data) {
 				pki.WriteFile(t, path, data)
 			}
 		}
@@ -237,7 +244,7 @@ func TestStart(t *testing.T) {
 		"listeners.admin.tls.client_ca_file: open " + missing:                              {CertFile: cert, KeyFile: key, ClientCaFile: &missing},
 		"listeners.admin.tls.client_ca_file: " + key + ": a PRIVATE KEY is in it":          {CertFile: cert, KeyFile: key, ClientCaFile: &key},
 		"listeners.admin.tls.cert_file " + cert + ", tls.key_file " + other + ": tls: pri": {CertFile: cert, KeyFile: other},
-		"is a directory": {CertFile: dir, KeyFile: key},
+		"listeners.admin.tls.cert_file: " + dir + ": is no regular file":                   {CertFile: dir, KeyFile: key},
 	} {
 		if _, err := NewTLS(inner, "admin", &retryv1.Listener{Tls: tls}, nil, Options{}); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %s", err, says)

@@ -96,6 +96,15 @@ func (c *ServeCmd) listen(cfg *config.Config, metrics *telemetry.Listeners, log 
 	return o, err
 }
 
+// addresses are for the log.
+func (o *opened) addresses() []any {
+	a := []any{"data_plane", o.dataPlane.Addr().String(), "admin", o.admin.Addr().String()}
+	if o.api != nil {
+		a = append(a, "api", o.api.Addr().String())
+	}
+	return a
+}
+
 // warnIfOpen speaks of a listener that other machines may reach, and that does not ask them who they are.
 func (p place) warnIfOpen(l net.Listener, settings *retryv1.Listener, log *slog.Logger) {
 	if !listeners.Remote(l) || settings.GetTls().GetClientCaFile() != "" {

@@ -137,7 +137,7 @@ func (s *service) serve(ctx context.Context) (err error) {
 	if s.listeners.api != nil {
 		serving.Go(func() { broken <- api.Serve(s.listeners.api) })
 	}
-	s.log.Info("serving", "data_plane", s.listeners.dataPlane.Addr().String(), "admin", s.listeners.admin.Addr().String(), "config", s.flags.Config)
+	s.log.Info("serving", append(s.listeners.addresses(), "config", s.flags.Config)...)
 
 	select {
 	case err = <-broken:

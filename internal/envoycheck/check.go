@@ -69,6 +69,8 @@ type Report struct {
 	Deadlines []Deadline
 	// Credentialed says of each cluster where attempts get their credential, once for each way.
 	Credentialed []Credentialed
+	// Callers are the clusters by which Envoy calls Verdict, sorted by name.
+	Callers []Caller
 }
 
 // Split is a place in the file where an inner route spreads its requests, and so the attempts of one
@@ -101,7 +103,7 @@ func Load(path string) (Report, error) {
 
 // Check checks a file's content; name stands in front of each Finding.
 func Check(name string, data []byte) Report {
-	c := &checker{file: name, upstreamNames: make(map[string]bool), operations: make(map[string]bool)}
+	c := &checker{file: name, upstreamNames: make(map[string]bool), operations: make(map[string]bool), callers: make(map[string]Caller)}
 	if root, err := parse(data); err != nil {
 		c.report(node{}, unreadable, "%v", err)
 	} else {
@@ -118,6 +120,7 @@ func Check(name string, data []byte) Report {
 		Deadlines:  c.timeouts,
 
 		Credentialed: c.credentialed,
+		Callers:      slices.SortedFunc(maps.Values(c.callers), func(a, b Caller) int { return cmp.Compare(a.Cluster, b.Cluster) }),
 	}
 }
 
@@ -149,6 +152,7 @@ type checker struct {
 	clusters     map[string]node
 
 	upstreamNames, operations map[string]bool
+	callers                   map[string]Caller // by name
 }
 
 // report adds a finding at the first of the places that exists.

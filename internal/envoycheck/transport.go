@@ -8,9 +8,32 @@ import (
 
 const tlsTransport = ".UpstreamTlsContext"
 
+// Caller is a cluster by which Envoy calls Verdict.
+type Caller struct {
+	Cluster      string
+	Line, Column int // of its transport socket, or of itself
+	// TLS: it speaks TLS. Certificate: it shows a certificate.
+	TLS, Certificate bool
+}
+
+func caller(cluster node) Caller {
+	socket := cluster.get("transport_socket")
+	config, at := tlsContext(socket), socket.or(cluster)
+	common := config.get("common_tls_context")
+	return Caller{
+		Cluster: cluster.get("name").text(), Line: at.yaml.Line, Column: at.yaml.Column,
+		TLS: config.exists(),
+		Certificate: len(common.get("tls_certificates").items()) > 0 || len(common.get("tls_certificate_sds_secret_configs").items()) > 0 ||
+			common.get("tls_certificate_provider_instance").exists() || common.get("custom_tls_certificate_selector").exists(),
+	}
+}
+
 // encrypted checks how a cluster of ours is reached, if that is over a network.
 func (c *checker) encrypted(cluster node) {
 	remote, name := remoteEndpoint(cluster), cluster.get("name").text()
+	if !cluster.get("transport_socket_matches").exists() { // these depend on the endpoint
+		c.callers[name] = caller(cluster)
+	}
 	if !remote.exists() {
 		return
 	}

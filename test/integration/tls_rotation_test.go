@@ -49,7 +49,9 @@ func TestTLSRotation(t *testing.T) {
 	reads := 0
 	verdictHasRead := func() bool { return strings.Count(s.ServiceLog(0), "certificates were read again") > reads }
 	sds := s.ClusterStat("verdict", "client_ssl_socket_factory.ssl_context_update_by_sds")
-	envoyHasRead := func() bool { return s.ClusterStat("verdict", "client_ssl_socket_factory.ssl_context_update_by_sds") > sds }
+	envoyHasRead := func() bool {
+		return s.ClusterStat("verdict", "client_ssl_socket_factory.ssl_context_update_by_sds") > sds
+	}
 	verdict := func(what string, change func()) {
 		t.Helper()
 		reads = strings.Count(s.ServiceLog(0), "certificates were read again")

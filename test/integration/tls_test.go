@@ -51,7 +51,9 @@ func TestTLSClients(t *testing.T) {
 		}
 	}
 	without := func(field string) func(*testing.T, map[string]any) {
-		return func(_ *testing.T, config map[string]any) { delete(config["common_tls_context"].(map[string]any), field) }
+		return func(_ *testing.T, config map[string]any) {
+			delete(config["common_tls_context"].(map[string]any), field)
+		}
 	}
 	believes := func(validation string) func(*testing.T, map[string]any) {
 		return func(t *testing.T, config map[string]any) {
@@ -67,7 +69,9 @@ func TestTLSClients(t *testing.T) {
 	trust := func(file, name string) string {
 		return fmt.Sprintf(`{trusted_ca: {filename: %s/%s}, match_typed_subject_alt_names: [{san_type: DNS, matcher: {exact: %s}}]}`, lab.dir, file, name)
 	}
-	client := func(name string, changes ...pki.Change) pki.Certificate { return lab.clients.Client(t, name, changes...) }
+	client := func(name string, changes ...pki.Change) pki.Certificate {
+		return lab.clients.Client(t, name, changes...)
+	}
 	tests := []struct {
 		name   string
 		change func(*testing.T, map[string]any)

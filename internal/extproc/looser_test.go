@@ -150,7 +150,6 @@ func TestNoChangeExecutesTwice(t *testing.T) {
 		``,
 		`defaults: {distrusted_statuses: [429]}`,
 		`defaults: {distrusted_statuses: [408, 425, 429], max_attempts: 5}`,
-		`upstreams: [{clusters: [app], policy: {distrusted_statuses: [408], transient_statuses: [500]}}]`,
 		`upstreams: [{clusters: [app], operations: [{pattern: "/pay", idempotency: non_idempotent}]}]`,
 		`upstreams: [{clusters: [app], operations: [{pattern: "/pay", idempotency: idempotent_with_key}]}]`,
 		`upstreams: [{clusters: [app], policy: {transient_statuses: [500], replay_on_401: idempotent}, operations: [{pattern: "/pay", idempotency: idempotent}]}]`,
@@ -162,7 +161,8 @@ func TestNoChangeExecutesTwice(t *testing.T) {
 	const reset = "details=upstream_reset_before_response_started{connection_termination}"
 	firsts := []string{refused, reset,
 		"status=408 end", "status=425 end", "status=429 end", "status=500 end", "status=503 end"}
-	seconds := []string{refused, "status=429 end"}
+	// Alone, it could be followed by a third under every configuration.
+	const second = refused
 	pairs, bitten := 0, 0
 	for _, before := range configs {
 		for _, now := range configs {
@@ -183,17 +183,15 @@ func TestNoChangeExecutesTwice(t *testing.T) {
 					for _, first := range granted {
 						// What this attempt is by what is declared now, had it been judged now.
 						today := alone.judged(t, request+" path=/pay "+first)
-						for _, second := range seconds {
-							pairs++
-							got := l.judged(t, request+" path=/pay attempt=2 "+second)
-							harmless := strings.Contains(today, " NOT_EXECUTED ") || strings.Contains(today, "retry, else")
-							claims := strings.Contains(got, "retry, else") || strings.Contains(got, " NOT_EXECUTED ")
-							if !harmless && claims {
-								t.Errorf("before: %s\nnow: %s\n%s\nfirst: %s, now %s\nsecond: %s: %s", before, now, request, first, today, second, got)
-							}
-							if !harmless {
-								bitten++
-							}
+						pairs++
+						got := l.judged(t, request+" path=/pay attempt=2 "+second)
+						harmless := strings.Contains(today, " NOT_EXECUTED ") || strings.Contains(today, "retry, else")
+						claims := strings.Contains(got, "retry, else") || strings.Contains(got, " NOT_EXECUTED ")
+						if !harmless && claims {
+							t.Errorf("before: %s\nnow: %s\n%s\nfirst: %s, now %s\nsecond: %s", before, now, request, first, today, got)
+						}
+						if !harmless {
+							bitten++
 						}
 					}
 					l.Config = fresh
@@ -201,7 +199,7 @@ func TestNoChangeExecutesTwice(t *testing.T) {
 			})
 		}
 	}
-	if pairs < 500 || bitten < 100 {
+	if pairs < 400 || bitten < 100 {
 		t.Errorf("only %d pairs, of which the rule forbids %d", pairs, bitten)
 	}
 }

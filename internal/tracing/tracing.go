@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -38,11 +39,14 @@ type Tracer struct {
 // not set and OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is; else, and where
 // OTEL_SDK_DISABLED is true, the Tracer is nil. OTEL_EXPORTER_OTLP_PROTOCOL is grpc or http/protobuf, the
 // default. Endpoint, TLS, headers, timeout, sampler, batches, limits and resource are read as the
-// OpenTelemetry specification says. An error is a value that is not known; a collector that is not there
-// is none: that is logged, at most once a minute.
+// OpenTelemetry specification says; contexts are W3C's, whatever OTEL_PROPAGATORS says. An error is a value
+// that is not known; a collector that is not there is none: that is logged, at most once a minute.
 func New(version string, log *slog.Logger) (*Tracer, error) {
 	on, err := wanted()
 	if !on || err != nil {
+		return nil, err
+	}
+	if err := checkEndpoints(); err != nil {
 		return nil, err
 	}
 	exporter, err := newExporter()
@@ -83,6 +87,27 @@ func wanted() (bool, error) {
 }
 
 func endpoint() string { return ofTraces("ENDPOINT") }
+
+// checkEndpoints refuses what the SDK would overlook, to export to its default instead.
+func checkEndpoints() error {
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"} {
+		if value := os.Getenv(name); value != "" && !isEndpoint(value) {
+			return fmt.Errorf("%s: %q is not http://HOST:PORT or https://HOST:PORT, nor, for grpc, unix:///PATH", name, value)
+		}
+	}
+	return nil
+}
+
+func isEndpoint(value string) bool {
+	u, err := url.Parse(value)
+	switch {
+	case err != nil:
+		return false
+	case u.Scheme == "unix":
+		return u.Host == "" && u.Path != "" && ofTraces("PROTOCOL") == "grpc"
+	}
+	return (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
 
 // ofTraces reads OTEL_EXPORTER_OTLP_TRACES_name, else OTEL_EXPORTER_OTLP_name.
 func ofTraces(name string) string {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,10 @@ func TestEnvironment(t *testing.T) {
 		{set: []string{"OTEL_TRACES_EXPORTER=otlp"}, on: true},
 		{set: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"}, on: true},
 		{set: []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, on: true},
+		{set: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=127.0.0.1:4317"}, says: `OTEL_EXPORTER_OTLP_ENDPOINT: "127.0.0.1:4317"`},
+		{set: []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=collector:4317"}, says: `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "collector:4317"`},
+		{set: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=unix:///run/collector"}, says: "OTEL_EXPORTER_OTLP_ENDPOINT"},
+		{set: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=unix:///run/collector", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, on: true},
 		{set: []string{"OTEL_TRACES_EXPORTER=zipkin"}, says: `OTEL_TRACES_EXPORTER: "zipkin"`},
 		{set: []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/json"}, says: `OTEL_EXPORTER_OTLP_PROTOCOL: "http/json"`},
 		{set: []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_RESOURCE_ATTRIBUTES=a"}, says: "OTEL_RESOURCE_ATTRIBUTES"},
@@ -86,11 +91,12 @@ func TestExport(t *testing.T) {
 		_, _ = c.Export(r.Context(), &req)
 	}))
 	defer byHTTP.Close()
-	for i, protocol := range []string{"grpc", "http/protobuf", ""} {
-		address := byHTTP.URL
-		if protocol == "grpc" {
-			address = "http://" + c.Addr
-		}
+	socket := filepath.Join(t.TempDir(), "collector")
+	c.ListenUnix(t, socket)
+	for i, test := range []struct{ protocol, address string }{
+		{"grpc", "http://" + c.Addr}, {"grpc", "unix://" + socket}, {"http/protobuf", byHTTP.URL}, {"", byHTTP.URL},
+	} {
+		protocol, address := test.protocol, test.address
 		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
 		t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
 		t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")

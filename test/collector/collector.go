@@ -40,6 +40,21 @@ func Start(t testing.TB) *Collector {
 		t.Fatal(err)
 	}
 	c := &Collector{Addr: l.Addr().String()}
+	c.serve(t, l)
+	return c
+}
+
+// ListenUnix lets it listen on a Unix socket too.
+func (c *Collector) ListenUnix(t testing.TB, path string) {
+	t.Helper()
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.serve(t, l)
+}
+
+func (c *Collector) serve(t testing.TB, l net.Listener) {
 	server := grpc.NewServer()
 	collectorv1.RegisterTraceServiceServer(server, c)
 	served := make(chan error, 1)
@@ -50,7 +65,6 @@ func Start(t testing.TB) *Collector {
 			t.Errorf("collector: %v", err)
 		}
 	})
-	return c
 }
 
 // Export is documented at collectorv1.TraceServiceServer.

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -72,8 +73,13 @@ func (all *issuers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		play(w, r)
 		return
 	}
+	i.answer(w, 3600)
+}
+
+// answer issues a token that lives so many seconds.
+func (i *issuer) answer(w http.ResponseWriter, seconds int) {
 	w.Header().Set("content-type", "application/json")
-	_, _ = fmt.Fprintf(w, `{"access_token": %q, "token_type": "Bearer", "expires_in": 3600}`, i.issue())
+	_, _ = fmt.Fprintf(w, `{"access_token": %q, "token_type": "Bearer", "expires_in": %d}`, i.issue(), seconds)
 }
 
 func (i *issuer) issue() string {
@@ -133,15 +139,22 @@ func (i *issuer) fetches() int {
 type credentialLab struct {
 	*stack.Stack
 	*issuers
-	eventLog string
+	eventLog eventLog
 }
 
-// source is an upstream of a credentialLab; the fields are YAML.
-type source struct{ name, oauth2, policy string }
+// source is an upstream of a credentialLab.
+type source struct {
+	name    string
+	timeout string // of one fetch; "" is 10s
+	policy  string // YAML
+	address string // of the upstream, as AddUpstream takes it; "" is h1
+	// play is what its endpoint plays from the beginning; nil issues tokens.
+	play func(*issuer) http.HandlerFunc
+}
 
 func startCredentials(t *testing.T, first stack.FirstAttempts, o stack.Options, sources ...source) *credentialLab {
 	t.Helper()
-	l := &credentialLab{issuers: newIssuers(t), eventLog: filepath.Join(t.TempDir(), "events")}
+	l := &credentialLab{issuers: newIssuers(t), eventLog: newEventLog(t)}
 	secret := filepath.Join(t.TempDir(), "client-secret")
 	if err := os.WriteFile(secret, []byte(clientSecret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -151,14 +164,17 @@ func startCredentials(t *testing.T, first stack.FirstAttempts, o stack.Options, 
 	config := "upstreams:\n"
 	for _, s := range sources {
 		hosts = append(hosts, s.name)
-		edits = append(edits, stack.AddUpstream(s.name, "h1", "", ""))
-		config += fmt.Sprintf("- clusters: [%s]\n  policy: %s\n  credential: {first_attempts: %t, oauth2: {token_url: %s/%s, client_id: verdict, client_secret_file: %s, allow_http: true, timeout: %s}}\n",
-			s.name, cmp.Or(s.policy, "{}"), first == stack.FirstFromVerdict, l.server.URL, s.name, secret, cmp.Or(s.oauth2, "10s"))
+		edits = append(edits, stack.AddUpstream(s.name, cmp.Or(s.address, "h1"), "", ""))
+		if s.play != nil {
+			l.issuer(s.name).plays(s.play(l.issuer(s.name)))
+		}
+		config += fmt.Sprintf("- clusters: [%s]\n  policy: %s\n  credential: {first_attempts: %t, oauth2: {token_url: %s/%s, client_id: verdict, client_secret_file: %q, allow_http: true, timeout: %s}}\n",
+			s.name, cmp.Or(s.policy, "{}"), first == stack.FirstFromVerdict, l.server.URL, s.name, secret, cmp.Or(s.timeout, "10s"))
 	}
 	o.Config = config + o.Config
 	o.Patches = append([]stack.Patch{stack.NewPatch("upstreams", edits...), stack.Credential(first, hosts...)}, o.Patches...)
 	if o.Replicas < 2 {
-		o.ExtprocArgs = append(o.ExtprocArgs, "--event-log", l.eventLog)
+		o.ExtprocArgs = append(o.ExtprocArgs, l.eventLog.args()...)
 	}
 	l.Stack = start(t, o)
 	l.accept(l.Upstream)
@@ -213,4 +229,47 @@ func wantStatus(t *testing.T, a stack.Answer, status int) {
 	if a.Status != status {
 		t.Errorf("status %d, want %d: %+v", a.Status, status, a.Report())
 	}
+}
+
+// wantRetries checks how many retries towards an upstream were paid for.
+func (l *credentialLab) wantRetries(t *testing.T, upstream string, n int) {
+	t.Helper()
+	got := 0
+	for _, net := range granted(l.eventLog.events(t, upstream)) {
+		got += net
+	}
+	if got != n {
+		t.Errorf("%d retries towards %s were paid for, want %d", got, upstream, n)
+	}
+}
+
+// waitRetry waits until Verdict has said retry of an answer of the upstream.
+func (l *credentialLab) waitRetry(t *testing.T, upstream string) {
+	t.Helper()
+	said := func() bool {
+		for line := range strings.Lines(l.ServiceLog(0)) {
+			if strings.Contains(line, "verdict=retry") && strings.Contains(line, "upstream="+upstream+" ") {
+				return true
+			}
+		}
+		return false
+	}
+	for end := time.Now().Add(20 * time.Second); !said(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no retry was said")
+		}
+	}
+}
+
+// ask sends a request while the test goes on.
+func (l *credentialLab) ask(t *testing.T, r stack.Request) <-chan stack.Answer {
+	answered := make(chan stack.Answer, 1)
+	go func() {
+		a, err := l.Try(context.Background(), r)
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- a
+	}()
+	return answered
 }

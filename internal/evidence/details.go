@@ -74,6 +74,7 @@ var placements = map[string]placement{
 	"request_payload_too_large":           refusal(decision.RequestInvalid),
 	"upgrade_failed":                      refusal(decision.RequestInvalid),
 	"ext_authz_denied":                    refusal(decision.RejectedByFilter),
+	"failed_to_inject_credential":         refusal(decision.RejectedByFilter),
 	"lua_response":                        refusal(decision.RejectedByFilter),
 
 	// Refused on the way in, for now: rate limits, overload, maintenance mode, injected faults.

@@ -103,6 +103,7 @@ websocket_handshake_unsuccessful
 const ofFilters = `
 ext_authz_denied
 ext_authz_error
+failed_to_inject_credential
 fault_filter_abort
 jwt_authn_access_denied{
 local_rate_limited
@@ -153,7 +154,7 @@ func TestPlacement(t *testing.T) {
 		direct_response admin_filter_response absolute_path_rejected invalid_path low_version
 		missing_host_header missing_path_rejected path_normalization_failed
 		rejecting_because_detection_failed request_headers_failed_strict_check request_payload_too_large
-		upgrade_failed rbac_access_denied_matched_policy[ ext_authz_denied jwt_authn_access_denied{
+		upgrade_failed rbac_access_denied_matched_policy[ ext_authz_denied failed_to_inject_credential jwt_authn_access_denied{
 		lua_response drop_overload ext_authz_error fault_filter_abort local_rate_limited maintenance_mode
 		overload request_rate_limited unconditional_drop_overload`)
 	notPermanent := strings.Fields(`

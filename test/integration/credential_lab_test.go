@@ -65,7 +65,11 @@ func (all *issuers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.asked++
 	play := i.play
 	all.mu.Unlock()
-	if _, secret, ok := r.BasicAuth(); !ok || secret != clientSecret || r.FormValue("grant_type") != "client_credentials" {
+	_, secret, basic := r.BasicAuth()
+	if !basic {
+		secret = r.FormValue("client_secret")
+	}
+	if secret != clientSecret || r.FormValue("grant_type") != "client_credentials" {
 		http.Error(w, `{"error": "invalid_client"}`, http.StatusUnauthorized)
 		return
 	}

@@ -160,6 +160,7 @@ var lies = []field{
 	{"x-verdict-control", "retry"},
 	{"x-verdict-id", "lie"},
 	{"x-verdict-role", "judge"},
+	{"x-verdict-credential", "pending"},
 	{"x-verdict-facts", "v1 UF 0 0 0 0 1 - lie lie -"},
 	{"x-verdict-details", "upstream_reset_before_response_started{remote_connection_failure}"},
 	{"x-retry-verdict", "retry"},

@@ -47,20 +47,23 @@ func (playCmd) Run() error {
 
 // Run keeps the three running.
 func (upCmd) Run(ctx context.Context) error {
-	return run(func(_ stack.TB, s *stack.Stack) {
+	return run(func(_ stack.TB, s *stack.Stack, _ tokenFile) {
 		fmt.Print(tryLines(s))
 		<-ctx.Done()
 	})
 }
 
-func run(f func(stack.TB, *stack.Stack)) error {
-	if !stack.Run("demo", os.Stderr, func(t stack.TB) { f(t, start(t)) }) {
+func run(f func(stack.TB, *stack.Stack, tokenFile)) error {
+	if !stack.Run("demo", os.Stderr, func(t stack.TB) {
+		s, token := start(t)
+		f(t, s, token)
+	}) {
 		return errReported
 	}
 	return nil
 }
 
-func start(t stack.TB) *stack.Stack {
+func start(t stack.TB) (*stack.Stack, tokenFile) {
 	begin := time.Now()
 	root, err := stack.Root()
 	if err != nil {
@@ -75,6 +78,10 @@ func start(t stack.TB) *stack.Stack {
 		t.Fatalf("demo: %v", err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	token, err := newTokenFile(dir)
+	if err != nil {
+		t.Fatalf("demo: %v", err)
+	}
 	fmt.Fprintln(os.Stderr, "building the service ...")
 	binary, err := stack.BuildExtproc(dir)
 	if err != nil {
@@ -83,12 +90,12 @@ func start(t stack.TB) *stack.Stack {
 	fmt.Fprintln(os.Stderr, "starting upstream, Verdict and Envoy ...")
 	s := stack.Start(t, stack.Options{
 		Extproc:     binary,
-		Config:      string(config) + labConfig,
+		Config:      string(config) + labConfig + token.config(),
 		ExtprocArgs: []string{"--log-level", "debug", "--log-format", "json"},
-		Patches:     []stack.Patch{stack.LabClusters()},
+		Patches:     append([]stack.Patch{stack.LabClusters()}, credentialPatches()...),
 	})
 	fmt.Fprintf(os.Stderr, "ready after %.1f s\n\n", time.Since(begin).Seconds())
-	return s
+	return s, token
 }
 
 func tryLines(s *stack.Stack) string {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,9 +39,9 @@ const parallel = 8
 // these are played one after the other.
 var sharedConnection sync.Mutex
 
-func play(t stack.TB, s *stack.Stack) {
+func play(t stack.TB, s *stack.Stack, token tokenFile) {
 	begin := time.Now()
-	results := playAll(s, scenarios)
+	results := playAll(s, slices.Concat(scenarios, withCredential(token.renew)))
 	s.KillService(0)
 	results = append(results, playAll(s, withoutVerdict)...)
 

@@ -1,5 +1,5 @@
-// Package extproc serves Envoy's external-processing streams: the judge and the finalizer of the hop
-// topology, and plain ext_proc for a stream that names no role.
+// Package extproc serves Envoy's external-processing streams: the judge, the finalizer and the credential
+// filter of the hop topology, and plain ext_proc for a stream that names no role.
 package extproc
 
 import (

@@ -900,7 +900,8 @@ const (
 	Credential_CREDENTIAL_UNSPECIFIED Credential = 0
 	// It was not issued by the upstream's credential source, or there is none.
 	Credential_CREDENTIAL_NOT_OURS Credential = 1
-	// It was issued by this very source, which can issue another one.
+	// It was issued by this very source, which can issue another one. The caller itself gets that one
+	// before it sends again, and does not send again without it.
 	Credential_CREDENTIAL_REFRESHABLE Credential = 2
 	// A refresh has been tried already, or gave the same credential again.
 	Credential_CREDENTIAL_REFRESHED Credential = 3

@@ -15,7 +15,7 @@ FUZZTIME := 10000x
 TESTFLAGS :=
 SEEDS := 200
 
-.PHONY: help tools build imports generate lint test soak-budget fuzz bench demo up clean
+.PHONY: help tools build imports generate lint test soak-budget fuzz bench demo compose-test compose-up up clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -60,7 +60,7 @@ lint: imports ## gofmt, vet, staticcheck, buf lint, buf breaking, and whether ge
 
 # The integration tests come alone: beside the enumerations of the unit tests Envoy starves.
 test: tools ## all tests, those on the real Envoy included
-	go test -race -timeout 8m $(TESTFLAGS) $$(go list ./... | grep -v '/test/integration$$')
+	go test -race -timeout 8m $(TESTFLAGS) $$(go list ./... | grep -vE '/test/(integration|compose)$$')
 	go test -race -timeout 8m $(TESTFLAGS) ./test/integration
 
 soak-budget: tools ## the payment law over many more fleets and simulated lives than in `make test`
@@ -75,6 +75,15 @@ bench: $(pinned) ## what Verdict costs, beside yardsticks
 demo: $(pinned) ## what Verdict says to many failures, on the real Envoy
 	@echo "building the demo ..."
 	@go run ./demo
+
+# Prepares an engine and the images where there is no engine or an image cannot be pulled.
+STANDIN_IMAGES := ../shared/tools/standin-images.sh
+
+compose-test: ## docker-compose.yml brought up, driven, and taken apart piece by piece
+	STANDIN_IMAGES=$(abspath $(STANDIN_IMAGES)) go test -count 1 -timeout 15m $(TESTFLAGS) ./test/compose
+
+compose-up: ## the whole system in containers, until interrupted
+	docker compose up --build
 
 up: $(pinned) ## keep the demo's Envoy, Verdict and upstream running
 	@echo "building the demo ..."

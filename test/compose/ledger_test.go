@@ -1,0 +1,63 @@
+package compose
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
+)
+
+// behind is how long a case may still be on its way to the store once the client has its answer, on a busy
+// machine. A replica that is killed takes with it what is on its way.
+const behind = 2 * time.Second
+
+// testLedger: each uncertain outcome of which a client was told is a case that the operator finds, at the
+// replica that was not killed. Excepted are those that a killed replica had on their way, and Envoy's own
+// word (no_evidence) while no Verdict looked at an answer.
+func (p *project) testLedger(t *testing.T, l *load) {
+	conn, err := grpc.NewClient("passthrough:///"+p.addr(t, "verdict-2", 9003), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ledger := retryv1.NewLedgerServiceClient(conn)
+	unjudged := func(u uncertain) bool {
+		return u.Reason == "no_evidence" && u.End.After(p.killed) && u.Begin.Before(p.killed.Add(hold))
+	}
+	onTheWay := func(u uncertain) bool {
+		return u.End.After(p.killed.Add(-behind)) && u.End.Before(p.killed.Add(behind))
+	}
+	missing := l.report(t).Uncertain
+	found, silent, lost := 0, 0, 0
+	within(t, 30*time.Second, "every case is in the ledger", func() string {
+		still, text := missing[:0:0], ""
+		for _, u := range missing {
+			switch _, err := ledger.Get(t.Context(), &retryv1.LedgerServiceGetRequest{CaseId: u.Case}); {
+			case err == nil:
+				found++
+			case status.Code(err) == codes.NotFound && unjudged(u):
+				silent++
+			case status.Code(err) == codes.NotFound && onTheWay(u):
+				lost++
+			default:
+				still = append(still, u)
+				text += fmt.Sprintf("case %s of %q (%s), answered %s: %v\n", u.Case, u.Scenario, u.Reason, u.End.Format(time.TimeOnly), err)
+			}
+		}
+		missing = still
+		return text
+	})
+	t.Logf("%d cases are in the ledger; while a replica was dead Envoy alone spoke of %d, and %d were lost with it", found, silent, lost)
+	if found < 50 {
+		t.Errorf("only %d cases", found)
+	}
+	if lost+silent > 20 {
+		t.Error("that is more than the moment around a kill explains")
+	}
+}

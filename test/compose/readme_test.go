@@ -1,0 +1,53 @@
+package compose
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// testReadme runs what the README says to try in the containers, and opens what it says to open.
+func (p *project) testReadme(t *testing.T) {
+	readme, err := os.ReadFile(root + "/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(readme), "\n## The whole system in containers\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	ports := strings.NewReplacer(
+		"127.0.0.1:10000", p.addr(t, "envoy", 10000), "127.0.0.1:9901", p.addr(t, "envoy", 9901),
+		"127.0.0.1:9003", p.addr(t, "verdict-1", 9003), "127.0.0.1:9004", p.addr(t, "verdict-2", 9003),
+		"127.0.0.1:9090", p.addr(t, "prometheus", 9090), "127.0.0.1:3000", p.addr(t, "grafana", 3000),
+		"127.0.0.1:9100", p.addr(t, "load", 9100), "127.0.0.1:9000", p.addr(t, "upstream", 9000))
+	opened, run := 0, 0
+	for line := range strings.Lines(section) {
+		if _, rest, ok := strings.Cut(line, "| <http://"); ok {
+			address, _, _ := strings.Cut(rest, ">")
+			opened++
+			if _, err := p.get("http://" + ports.Replace(address)); err != nil {
+				t.Errorf("%s: %v", address, err)
+			}
+		}
+		try, ok := strings.CutPrefix(line, "    ")
+		try, _, _ = strings.Cut(try, "  #")
+		words := strings.Fields(strings.ReplaceAll(ports.Replace(try), "'", ""))
+		switch {
+		case ok && strings.HasPrefix(try, "docker compose exec "):
+			run++
+			if out, err := p.try(time.Minute, append([]string{"exec", "-T"}, words[3:]...)...); err != nil || len(out) == 0 {
+				t.Errorf("%s: %v\n%s", try, err, out)
+			}
+		case ok && strings.HasPrefix(try, "curl "):
+			run++
+			out, err := exec.CommandContext(t.Context(), "curl", append([]string{"--silent", "--show-error", "--max-time", "20"}, words[1:]...)...).CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "x-retry-ambiguity-id: ") {
+				t.Errorf("%s: %v\n%s", try, err, out)
+			}
+		}
+	}
+	if opened < 6 || run < 4 {
+		t.Errorf("%d pages opened and %d commands run: the README has changed", opened, run)
+	}
+}

@@ -197,7 +197,7 @@ func TestMonitoring(t *testing.T) {
 		}
 	})
 
-	for _, name := range []string{"VerdictFailsOpen", "VerdictReplicaUnhealthy", "VerdictBudgetRedisAway"} {
+	for _, name := range []string{"VerdictFailsOpen", "VerdictReplicaUnhealthy", "VerdictBudgetRedisAway", "VerdictLedgerWaits"} {
 		missing[exprs[name]] = name
 	}
 	server.Kill()

@@ -59,12 +59,12 @@ for i = 4, #ARGV, 4 do
   if (there or '') ~= seen then
     table.insert(reply, there and '+' .. there or '-')
   else
+    redis.call('HSET', cases, id, case) -- first: once a script has written, memory may grow without limit
     if not there then
       redis.call('ZREM', order, id) -- somebody has removed the case alone
       redis.call('ZREM', resolved, id)
       makeRoom()
     end
-    redis.call('HSET', cases, id, case)
     if not redis.call('ZSCORE', order, id) then redis.call('ZADD', order, decimal(after('last', order)), id) end
     if ARGV[i + 3] == 'r' then redis.call('ZADD', resolved, decimal(after('resolved', resolved)), id) end
     event = event + 1

@@ -8,7 +8,7 @@ import (
 )
 
 // A queue is the cases that are entered and not yet known to be on the server, the oldest first. It is
-// bounded: when it is full, the oldest that is not under way is lost.
+// bounded: when it is full, the oldest that is not under way is lost. size is more than may be under way.
 type queue struct {
 	size  int
 	ready chan struct{} // there is something to do

@@ -44,14 +44,17 @@ const (
 	DefaultTimeout = time.Second
 )
 
+// leastQueue lets cases wait for their turn also where the ledger is small.
+const leastQueue = 1000
+
 // Options of New. Only Server has no default.
 type Options struct {
 	// Server is where the server is.
 	Server conn.Options
 	// Prefix begins every key, so that fleets that must not share a ledger can share a server.
 	Prefix string
-	// Size is how many cases the server keeps, and how many may wait here to be brought there:
-	// ledger.DefaultSize if it is <= 0.
+	// Size is how many cases the server keeps: ledger.DefaultSize if it is <= 0. As many, and leastQueue at
+	// least, may wait here to be brought there.
 	Size int
 	// Timeout is how long a call waits for its reply: DefaultTimeout if it is 0.
 	Timeout time.Duration
@@ -103,7 +106,7 @@ func New(o Options) (*Ledger, error) {
 		return nil, err
 	}
 	l := &Ledger{
-		store: newStore(c, o.Prefix, o.Size), queue: newQueue(o.Size),
+		store: newStore(c, o.Prefix, o.Size), queue: newQueue(max(o.Size, leastQueue)),
 		now: o.Now, log: o.Logger,
 	}
 	l.closing, l.close = context.WithCancel(context.Background())

@@ -6,15 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/verdictproxy/verdict/internal/ledger"
 	"github.com/verdictproxy/verdict/internal/ledger/ledgertest"
 	"github.com/verdictproxy/verdict/pkg/budget/redis/conn"
 	"github.com/verdictproxy/verdict/pkg/budget/redis/redistest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // at is a server without anything special.
 func at(address string) conn.Options { return conn.Options{Addresses: []string{address}} }

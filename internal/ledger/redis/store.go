@@ -34,6 +34,7 @@ const keptEvents = 4096
 type store struct {
 	conn *conn.Conn
 	size int
+	keep int // events
 
 	cases, order, resolved, count, events string // keys
 }
@@ -41,7 +42,7 @@ type store struct {
 func newStore(c *conn.Conn, prefix string, size int) *store {
 	key := func(name string) string { return prefix + "ledger:" + name }
 	return &store{
-		conn: c, size: size,
+		conn: c, size: size, keep: keptEvents,
 		cases: key("cases"), order: key("order"), resolved: key("resolved"), count: key("count"), events: key("events"),
 	}
 }
@@ -65,7 +66,7 @@ var errReply = errors.New("the ledger's Redis gave a reply that is none")
 
 // put makes changes, each for itself, and says how many cases are open and lost by then.
 func (s *store) put(ctx context.Context, dropped uint64, changes ...change) (outcomes []outcome, open int, lost uint64, err error) {
-	args := []string{strconv.Itoa(s.size), strconv.Itoa(keptEvents), strconv.FormatUint(dropped, 10)}
+	args := []string{strconv.Itoa(s.size), strconv.Itoa(s.keep), strconv.FormatUint(dropped, 10)}
 	for _, c := range changes {
 		encoded, err := proto.Marshal(c.to)
 		if err != nil {

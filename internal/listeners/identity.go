@@ -3,7 +3,6 @@ package listeners
 import (
 	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"os"
@@ -66,6 +65,9 @@ func newIdentity(l *retryv1.Listener, files [3][]byte, protocols []string) (*ide
 	if err != nil {
 		return nil, fmt.Errorf("tls.cert_file %s, tls.key_file %s: %w", path[0], path[1], err)
 	}
+	if err := whole(files[0], len(pair.Certificate)); err != nil {
+		return nil, fmt.Errorf("tls.cert_file: %s: %w", path[0], err)
+	}
 	c := &tls.Config{
 		Certificates: []tls.Certificate{pair},
 		NextProtos:   protocols,
@@ -90,19 +92,6 @@ func newIdentity(l *retryv1.Listener, files [3][]byte, protocols []string) (*ide
 		c.VerifyConnection = newNames(names).verify
 	}
 	return &identity{files: files, config: c, notAfter: pair.Leaf.NotAfter}, nil
-}
-
-// pool is stricter than AppendCertsFromPEM, which passes over what it cannot read.
-func pool(data []byte) (*x509.CertPool, error) {
-	certs, err := certificates(data)
-	if err != nil {
-		return nil, err
-	}
-	p := x509.NewCertPool()
-	for _, c := range certs {
-		p.AddCert(c)
-	}
-	return p, nil
 }
 
 func (i *identity) same(files [3][]byte) bool {

@@ -3,7 +3,6 @@ package listeners
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"strings"
@@ -60,27 +59,4 @@ func (u unlisted) Error() string {
 	}
 	has = append(has, u.client.DNSNames...)
 	return fmt.Sprintf("none of the client's names is in allowed_clients: %.512q", has[:min(len(has), 8)])
-}
-
-// certificates reads every certificate of a PEM file. It does not pass over what it cannot read.
-func certificates(data []byte) ([]*x509.Certificate, error) {
-	var found []*x509.Certificate
-	for {
-		var block *pem.Block
-		if block, data = pem.Decode(data); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("a %s is in it, where certificates are expected", block.Type)
-		}
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("certificate %d: %w", len(found)+1, err)
-		}
-		found = append(found, c)
-	}
-	if len(found) == 0 {
-		return nil, errors.New("no certificate is in it")
-	}
-	return found, nil
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,9 +95,18 @@ func TestBrokenFiles(t *testing.T) {
 		{"no file", func() { os.Remove(l.settings.Tls.KeyFile) }, "no such file"},
 		{"an empty list of authorities", func() { pki.WriteFile(t, *l.settings.Tls.ClientCaFile, nil) }, "client_ca_file: " + *l.settings.Tls.ClientCaFile + ": no certificate is in it"},
 		{"a list that breaks off", func() {
-			pki.WriteFile(t, *l.settings.Tls.ClientCaFile, append(l.clients.PEM, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"...))
+			pki.WriteFile(t, *l.settings.Tls.ClientCaFile, append(slices.Clone(l.clients.PEM), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"...))
 		}, "certificate 2: "},
-		{"a key among the authorities", func() { pki.WriteFile(t, *l.settings.Tls.ClientCaFile, append(l.clients.PEM, other.Key...)) }, "a PRIVATE KEY is in it"},
+		{"a list that is being written", func() {
+			pki.WriteFile(t, *l.settings.Tls.ClientCaFile, append(slices.Clone(l.clients.PEM), l.clients.PEM[:len(l.clients.PEM)/2]...))
+		}, "2 certificates begin in it, and 1 can be read"},
+		{"a chain that is being written", func() {
+			mine, _ := os.ReadFile(l.settings.Tls.CertFile)
+			pki.WriteFile(t, l.settings.Tls.CertFile, append(mine, l.servers.PEM[:len(l.servers.PEM)/2]...))
+		}, "tls.cert_file: " + l.settings.Tls.CertFile + ": 2 certificates begin"},
+		{"a key among the authorities", func() {
+			pki.WriteFile(t, *l.settings.Tls.ClientCaFile, append(slices.Clone(l.clients.PEM), other.Key...))
+		}, "a PRIVATE KEY is in it"},
 		{"a pipe that nobody writes into", func() {
 			os.Remove(l.settings.Tls.CertFile)
 			if err := syscall.Mkfifo(l.settings.Tls.CertFile, 0o600); err != nil {

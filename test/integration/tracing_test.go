@@ -103,7 +103,11 @@ func TestTraces(t *testing.T) {
 		trace := newTrace(2)
 		a := s.Do(stack.Request{Method: "POST", Target: "/payments/se-cret?se-cret", Fault: "reset", Body: "se-cret", Header: []string{
 			trace.header("01"), "idempotency-key: se-cret", "authorization: se-cret", "x-request-id: se-cret", "baggage: user=se-cret", "tracestate: v=se-cret"}})
-		d := trace.wait(t, c)[0]
+		chain := trace.wait(t, c)
+		d := chain[0]
+		if got := chain[2].Attributes["http.url"]; !strings.HasSuffix(got, "?se-cret") {
+			t.Errorf("Envoy's span says http.url %q; envoy/tracing.yaml warns of it", got)
+		}
 		wantAttributes(t, d, map[string]string{
 			"verdict.role": "judge", "verdict.verdict": "ambiguous", "verdict.reason": "sent_no_response", "verdict.rule": "8",
 			"verdict.evidence": "SENT_NO_RESPONSE", "verdict.uncertain": "true", "verdict.operation": "",

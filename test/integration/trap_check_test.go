@@ -31,6 +31,7 @@ func TestTrapCheck(t *testing.T) {
 		patches  []stack.Patch
 	}{
 		{"hop.yaml", "", "", nil},
+		{"hop.yaml", "", "", []stack.Patch{traced(t, "127.0.0.1:4000")}},
 		{"a filter of their own", "", "", []stack.Patch{abortAfter}},
 		{"plaintext", "warning", "10.0.0.7", []stack.Patch{elsewhere}},
 		{"TLS to Verdict", "", "", []stack.Patch{elsewhere, newTLSLab(t).patch(t, nil)}},

@@ -88,8 +88,15 @@ func TestAllowLists(t *testing.T) {
 			}
 		}
 	}
-	if log := s.log.String(); strings.Contains(log, "reachable from other machines") {
+	if code, _, errors := command(t, slices.Concat([]string{"drain", "--all", "--server=" + s.admin}, s.flags("operator"))...); code != 0 {
+		t.Error(errors)
+	}
+	log := s.log.String()
+	if strings.Contains(log, "reachable from other machines") {
 		t.Errorf("a warning of plaintext: %s", log)
+	}
+	if !strings.Contains(log, "on=true caller=operator") {
+		t.Errorf("it is not said who has set the kill switch: %s", log)
 	}
 }
 

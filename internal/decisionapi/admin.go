@@ -24,33 +24,33 @@ type Admin struct {
 }
 
 // DrainUpstream is documented at retryv1.AdminServiceServer, as are the others.
-func (s *Admin) DrainUpstream(_ context.Context, req *retryv1.DrainUpstreamRequest) (*retryv1.DrainUpstreamResponse, error) {
+func (s *Admin) DrainUpstream(ctx context.Context, req *retryv1.DrainUpstreamRequest) (*retryv1.DrainUpstreamResponse, error) {
 	if err := validate(req); err != nil {
 		return nil, err
 	}
 	if err := s.Switches.Drain(req.GetUpstream()); err != nil {
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
 	}
-	s.Log.Warn("upstream drained: no retry towards it", "upstream", req.GetUpstream())
+	s.Log.Warn("upstream drained: no retry towards it", "upstream", req.GetUpstream(), caller(ctx))
 	return new(retryv1.DrainUpstreamResponse), nil
 }
 
-func (s *Admin) UndrainUpstream(_ context.Context, req *retryv1.UndrainUpstreamRequest) (*retryv1.UndrainUpstreamResponse, error) {
+func (s *Admin) UndrainUpstream(ctx context.Context, req *retryv1.UndrainUpstreamRequest) (*retryv1.UndrainUpstreamResponse, error) {
 	if err := validate(req); err != nil {
 		return nil, err
 	}
 	s.Switches.Undrain(req.GetUpstream())
-	s.Log.Warn("upstream undrained", "upstream", req.GetUpstream())
+	s.Log.Warn("upstream undrained", "upstream", req.GetUpstream(), caller(ctx))
 	return new(retryv1.UndrainUpstreamResponse), nil
 }
 
-func (s *Admin) SetKillSwitch(_ context.Context, req *retryv1.SetKillSwitchRequest) (*retryv1.SetKillSwitchResponse, error) {
+func (s *Admin) SetKillSwitch(ctx context.Context, req *retryv1.SetKillSwitchRequest) (*retryv1.SetKillSwitchResponse, error) {
 	if err := validate(req); err != nil {
 		return nil, err
 	}
 	on := req.GetKillSwitch() == retryv1.KillSwitch_KILL_SWITCH_ON
 	s.Switches.SetKill(on)
-	s.Log.Warn("kill switch set: while it is on there is no retry", "on", on)
+	s.Log.Warn("kill switch set: while it is on there is no retry", "on", on, caller(ctx))
 	return new(retryv1.SetKillSwitchResponse), nil
 }
 

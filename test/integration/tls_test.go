@@ -15,8 +15,17 @@ import (
 // TestTLS: with the files of envoy/tls Envoy asks Verdict by mutual TLS: health check, judge and access log.
 func TestTLS(t *testing.T) {
 	t.Parallel()
+	for _, version := range []string{stack.EnvoyVersion, stack.OldestEnvoy} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			testTLS(t, version)
+		})
+	}
+}
+
+func testTLS(t *testing.T, version string) {
 	lab := newTLSLab(t)
-	s := start(t, stack.Options{Config: lab.config(), Patches: []stack.Patch{lab.patch(t, nil)}})
+	s := start(t, stack.Options{Envoy: version, Config: lab.config(), Patches: []stack.Patch{lab.patch(t, nil)}})
 	a := s.Do(stack.Request{Method: "POST", Target: "/pay", Fault: "reset"})
 	if got := a.Report(); got.Verdict != "ambiguous" || got.Reason != "sent_no_response" {
 		t.Errorf("%+v", got)

@@ -60,14 +60,15 @@ func New(version string, log *slog.Logger) (*Tracer, error) {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
 	otel.SetErrorHandler(&complaints{log: log})
-	t := newTracer(sdk.WithBatcher(exporter), sdk.WithResource(about))
+	t := With(sdk.NewBatchSpanProcessor(exporter), sdk.WithResource(about))
 	t.exporter = exporter
 	return t, nil
 }
 
-func newTracer(o ...sdk.TracerProviderOption) *Tracer {
-	p := sdk.NewTracerProvider(o...)
-	return &Tracer{tracer: p.Tracer("github.com/verdictproxy/verdict"), provider: p}
+// With makes a tracer whose spans go to p.
+func With(p sdk.SpanProcessor, o ...sdk.TracerProviderOption) *Tracer {
+	provider := sdk.NewTracerProvider(append(o, sdk.WithSpanProcessor(p))...)
+	return &Tracer{tracer: provider.Tracer("github.com/verdictproxy/verdict"), provider: provider}
 }
 
 func wanted() (bool, error) {
@@ -144,6 +145,9 @@ func (t *Tracer) Close(limit time.Duration) {
 	_ = t.exporter.Shutdown(expired)
 }
 
+// maxComplaint bounds in bytes what is logged of an error: a collector may have written it.
+const maxComplaint = 500
+
 // complaints are the SDK's errors, of which one a minute is logged.
 type complaints struct {
 	log *slog.Logger
@@ -161,6 +165,7 @@ func (c *complaints) Handle(err error) {
 		c.silent++
 		return
 	}
-	c.log.Warn("traces are incomplete", "error", err, "errors_since_the_last_line", c.silent)
+	text := err.Error()
+	c.log.Warn("traces are incomplete", "error", strings.ToValidUTF8(text[:min(len(text), maxComplaint)], "\uFFFD"), "errors_since_the_last_line", c.silent)
 	c.last, c.silent = time.Now(), 0
 }

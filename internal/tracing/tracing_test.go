@@ -131,7 +131,7 @@ func TestExport(t *testing.T) {
 func recorded(t *testing.T, f func(*Tracer)) tracetest.SpanStubs {
 	t.Helper()
 	kept := tracetest.NewInMemoryExporter()
-	tracer := newTracer(sdk.WithSyncer(kept))
+	tracer := With(sdk.NewSimpleSpanProcessor(kept))
 	f(tracer)
 	spans := kept.GetSpans()
 	tracer.Close(time.Second)
@@ -283,12 +283,15 @@ func TestCollectorAway(t *testing.T) {
 	}
 }
 
-// TestComplaints: of any number of errors within a minute one is logged.
+// TestComplaints: of any number of errors within a minute one is logged, and of that one no more than fits.
 func TestComplaints(t *testing.T) {
 	var log bytes.Buffer
 	c := &complaints{log: slog.New(slog.NewTextHandler(&log, nil))}
 	for range 1000 {
-		c.Handle(errors.New("collector away"))
+		c.Handle(errors.New("collector away" + strings.Repeat("\xff", 1<<20)))
+	}
+	if log.Len() > 4096 {
+		t.Errorf("the log has %d bytes", log.Len())
 	}
 	if got := strings.Count(log.String(), "\n"); got != 1 {
 		t.Errorf("%d lines:\n%s", got, &log)

@@ -81,7 +81,7 @@ func (e exchange) broken() string {
 func unsure(fault string) bool {
 	word, _, _ := strings.Cut(fault, " ")
 	switch word {
-	case "ok", "404", "425", "429", "500":
+	case "ok", "401", "404", "425", "429", "500":
 		return false
 	}
 	return true

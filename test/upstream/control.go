@@ -2,9 +2,11 @@ package upstream
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +20,7 @@ import (
 //	GET  /client-cert /client-key  PEM
 //	POST /reset                    forgets all hits
 //	POST /late/open /late/shut     the closed port
+//	POST /token                    a token endpoint (RFC 6749 section 4.4.3): another token for whoever asks
 //
 // Every answer carries StartedHeader.
 func (s *Server) control() http.Handler {
@@ -41,6 +44,10 @@ func (s *Server) control() http.Handler {
 		"client-cert": s.certs.ClientCert, "client-key": s.certs.ClientKey} {
 		mux.HandleFunc("GET /"+path, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(pem) })
 	}
+	var tokens atomic.Int64
+	mux.HandleFunc("POST /token", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, 200, map[string]any{"access_token": "token-" + strconv.FormatInt(tokens.Add(1), 10) + "-" + rand.Text(), "token_type": "Bearer", "expires_in": 3600})
+	})
 	started := strconv.FormatInt(s.rec.start.UnixNano(), 10)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(StartedHeader, started)

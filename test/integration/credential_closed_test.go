@@ -83,7 +83,7 @@ func TestCredentialFailsClosed(t *testing.T) {
 func TestCredentialRefused(t *testing.T) {
 	t.Parallel()
 	// The tokens have expired when the second attempt asks for one, and by then there are no others.
-	const late = "{backoff: {base: 1.5s, max: 1.6s, jitter: decorrelated}}"
+	const late = "{backoff: {base: 2.5s, max: 2.6s, jitter: decorrelated}}"
 	shortLived := func(i *issuer) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { i.answer(w, 1) }
 	}

@@ -36,7 +36,7 @@ func TestCredentialInjector(t *testing.T) {
 	s.Upstream.Reject("Bearer T1")
 	s.Upstream.Accept("Bearer T2")
 	r := guarded
-	r.ID, r.Fault = s.NewID(), "guarded delay=500ms, guarded"
+	r.ID, r.Fault = s.NewID(), "guarded delay=800ms, guarded"
 	answered := l.ask(t, r)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

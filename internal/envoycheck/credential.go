@@ -51,6 +51,7 @@ func (c *checker) credential(p pair) {
 		if later {
 			used = true
 			c.marks(h, at, r)
+			c.keepsCredential(r)
 			if injector > at && use.Injected {
 				c.report(h.filters[injector].node, credentialReplaced, "an injector behind the credential filter")
 			}
@@ -83,6 +84,7 @@ func (c *checker) setter(f filter) {
 	if n := f.config.get("failure_mode_allow"); n.isTrue() {
 		c.report(n, credentialOpen, "failure_mode_allow")
 	}
+	c.forbid(f.config, credentialOpen, "observability_mode", "mutation_rules")
 	mode := f.config.get("processing_mode")
 	for field, accepted := range map[string][]string{
 		"request_header_mode": {"", "DEFAULT", "SEND"}, "response_header_mode": {"SKIP"},
@@ -132,6 +134,22 @@ func (c *checker) marks(h *hop, at int, r route) {
 	for i, f := range h.filters {
 		if n := f.state(credentialState); n.exists() && i != at-1 && i != at+1 {
 			c.report(n, credentialMarks, "a third mark")
+		}
+	}
+}
+
+// keepsCredential: router B does what the route says of headers behind all filters.
+func (c *checker) keepsCredential(r route) {
+	for _, level := range r.levels() {
+		for _, n := range level.get("request_headers_to_remove").items() {
+			if strings.EqualFold(n.text(), evidence.Authorization) {
+				c.report(n, credentialLost, "request_headers_to_remove")
+			}
+		}
+		for _, n := range level.get("request_headers_to_add").items() {
+			if key := n.get("header", "key"); strings.EqualFold(key.text(), evidence.Authorization) {
+				c.report(key, credentialLost, "request_headers_to_add")
+			}
 		}
 	}
 }

@@ -98,11 +98,12 @@ var (
 // The credential filter (envoy/credential.yaml), where a route switches it on.
 var (
 	clientCredential   = falsifies("client_credential", "a client's own bad credential would be replaced by the service's: {remove: authorization} there, or request_headers_to_remove: [authorization] on every outer route that leads inwards")
-	credentialOpen     = falsifies("credential_open", "an attempt that cannot get its credential must not be sent")
+	credentialOpen     = falsifies("credential_open", "an attempt that does not get its credential must not be sent")
 	credentialMode     = falsifies("credential_mode", "the credential filter is asked with the headers of requests, and with nothing else: {request_header_mode: SEND, response_header_mode: SKIP}")
 	credentialCluster  = falsifies("credential_cluster", "Verdict would not know which upstream's credential is meant, and refuse every attempt")
 	credentialSkipped  = falsifies("credential_skipped", "all that may be kept from the credential filter is attempt 1: x-envoy-attempt-count exact \"1\"")
 	credentialMarks    = falsifies("credential_marks", "directly in front of the credential filter, and on the same routes, a set_filter_state must write verdict.credential: pending, and directly behind it one must write set, or an attempt that was sent can look like one that was not")
+	credentialLost     = falsifies("credential_lost", "router B would take the credential away, or put another one in its place, behind the credential filter")
 	credentialReplaced = falsifies("credential_replaced", "Envoy's own credential would replace the one that was refreshed")
 	credentialFacts    = falsifies("credential_facts", "an attempt that was not sent, for want of a credential, would look like one that was")
 	credentialUnseen   = falsifies("credential_unseen", "the judge could not tell the service's own credential from a client's, and would refresh none")

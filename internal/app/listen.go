@@ -3,8 +3,10 @@ package app
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/verdictproxy/verdict/internal/config"
@@ -101,6 +103,9 @@ func (o *opened) addresses() []any {
 	a := []any{"data_plane", o.dataPlane.Addr().String(), "admin", o.admin.Addr().String()}
 	if o.api != nil {
 		a = append(a, "api", o.api.Addr().String())
+	}
+	if len(o.secured) > 0 {
+		a = append(a, "tls", slices.Sorted(maps.Keys(o.secured)))
 	}
 	return a
 }

@@ -95,6 +95,9 @@ func TestAllowLists(t *testing.T) {
 	if strings.Contains(log, "reachable from other machines") {
 		t.Errorf("a warning of plaintext: %s", log)
 	}
+	if !strings.Contains(log, `tls="[admin api data_plane]"`) {
+		t.Errorf("it is not said where there is TLS: %s", log)
+	}
 	if !strings.Contains(log, "on=true caller=operator") {
 		t.Errorf("it is not said who has set the kill switch: %s", log)
 	}

@@ -18,8 +18,12 @@ func TestTLSRotation(t *testing.T) {
 	t.Parallel()
 	lab := newTLSLab(t)
 	generous := "\ndefaults: {budget: {min_retries_per_second: 10000}}\n"
-	s := start(t, stack.Options{Config: lab.config() + generous, Patches: []stack.Patch{lab.patch(t, nil), stack.NewPatch("short connections",
-		stack.Set(stack.HTTPOptions("verdict")+"/common_http_protocol_options/max_connection_duration", "0.2s"))}})
+	s := start(t, stack.Options{Config: lab.config() + generous, Patches: []stack.Patch{lab.patch(t, nil),
+		stack.NewPatch("short connections", stack.Set(stack.HTTPOptions("verdict")+"/common_http_protocol_options/max_connection_duration", "0.2s")),
+		stack.NewPatch("patience", // a busy machine is not what is tested
+			stack.Set(stack.Cluster("verdict")+"/connect_timeout", "10s"),
+			stack.Set(stack.Cluster("verdict")+"/health_checks/0/timeout", "10s"),
+			stack.Set(stack.DelegatedConfig("attempts", "judge")+"/message_timeout", "10s"))}})
 	ctx, stop := context.WithCancel(t.Context())
 	var load sync.WaitGroup
 	var done atomic.Int64

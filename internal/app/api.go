@@ -46,6 +46,7 @@ func (a *api) server(healthy *health.Server) *grpc.Server {
 		decisionapi.Codec(),
 		decisionapi.Workers(),
 		grpc.MaxRecvMsgSize(maxAPIMessage),
+		grpc.WaitForHandlers(true), // what they decide is paid for and entered before budget and ledger close
 	)...)
 	decisionapi.Register(s, retryv1.DecisionService_ServiceDesc, a.decisions())
 	decisionapi.Register(s, retryv1.BudgetService_ServiceDesc, &decisionapi.Budgets{Budget: a.budget, Grants: a.grants})

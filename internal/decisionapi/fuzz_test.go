@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
@@ -121,23 +120,4 @@ func wantPermitted(t *testing.T, f *retryv1.Facts, d *retryv1.Decision) {
 	if non && d.GetExecution() != retryv1.Execution_EXECUTION_NOT_EXECUTED {
 		t.Errorf("a non-idempotent request that is %v is retried: %v", d.GetExecution(), f)
 	}
-}
-
-// FuzzBytes sends bytes to every method through the wire.
-func FuzzBytes(f *testing.F) {
-	methods := []string{
-		"/retry.v1.DecisionService/Decide", "/retry.v1.DecisionService/Explain", "/retry.v1.DecisionService/Classify",
-		"/retry.v1.BudgetService/Deposit", "/retry.v1.BudgetService/Withdraw", "/retry.v1.BudgetService/Return",
-		"/retry.v1.BudgetService/Get", "/retry.v1.BudgetService/List", "/retry.v1.LedgerService/List",
-	}
-	l := newLab(f)
-	f.Add(uint8(0), []byte("\x0a\x02\x0a"))
-	f.Add(uint8(3), []byte("\x0a\x05\x0a\x01a\x10\x01"))
-	f.Add(uint8(5), []byte("\x0a\x01a"))
-	f.Fuzz(func(t *testing.T, method uint8, data []byte) {
-		err := l.conn.Invoke(context.Background(), methods[int(method)%len(methods)], data, nil, grpc.ForceCodecV2(rawCodec{}))
-		if err != nil {
-			wantNamedField(t, err)
-		}
-	})
 }

@@ -2,6 +2,7 @@ package decisionapi
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"slices"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
 	"github.com/verdictproxy/verdict/internal/ledger"
 	ledgermemory "github.com/verdictproxy/verdict/internal/ledger/memory"
+	"github.com/verdictproxy/verdict/internal/recent"
+	"github.com/verdictproxy/verdict/internal/switches"
 	"github.com/verdictproxy/verdict/pkg/budget"
 	"github.com/verdictproxy/verdict/pkg/budget/memory"
 	"github.com/verdictproxy/verdict/pkg/decision"
@@ -85,6 +88,9 @@ func newLab(t testing.TB) *lab {
 	Register(server, retryv1.BudgetService_ServiceDesc, &Budgets{Budget: tokens, Grants: grants})
 	l.Ledger = ledgermemory.New(3, nil)
 	Register(server, retryv1.LedgerService_ServiceDesc, &Cases{Ledger: l.Ledger})
+	Register(server, retryv1.AdminService_ServiceDesc, &Admin{
+		Switches: new(switches.Switches), Recent: new(recent.Decisions), Log: slog.New(slog.DiscardHandler),
+	})
 	listener := bufconn.Listen(1 << 20)
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()

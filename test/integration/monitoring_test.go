@@ -185,8 +185,9 @@ func TestMonitoring(t *testing.T) {
 		}
 	}()
 	settle("every query has data", func() {
+		send(t, well, getting("half-body hold=10ms")) // Envoy lets the client wait for its end
 		for _, r := range []stack.Request{
-			getting("ok"), getting("503, ok"), getting("404"), posting("reset"), {Fault: "half-body hold=10ms"},
+			getting("ok"), getting("503, ok"), getting("404"), posting("reset"),
 			{Method: "POST", Host: "blind.example", Fault: "503", Body: "x"}, {Method: "POST", Host: "deadline.example", Fault: "stuck", Body: "x"},
 		} {
 			_, _ = well.Try(t.Context(), r)

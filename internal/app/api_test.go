@@ -100,39 +100,46 @@ func (l slow) Get(context.Context, string) (*ledger.Case, error) {
 	return nil, ledger.ErrNotFound
 }
 
-// A server has stopped when its last handler has ended: what they use is closed after that.
+// A server has stopped when its last handler has ended, whichever way it is stopped: what they use is closed
+// after that.
 func TestStopWaitsForHandlers(t *testing.T) {
-	l := slow{memory.New(0, nil), make(chan struct{}), make(chan struct{})}
-	server := (&api{ledger: l, log: slog.New(slog.DiscardHandler)}).server(health.NewServer())
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	called := make(chan error, 1)
-	client := retryv1.NewLedgerServiceClient(dial(t, listener.Addr().String()))
-	go func() {
-		_, err := client.Get(context.Background(), &retryv1.LedgerServiceGetRequest{CaseId: "c"})
-		called <- err
-	}()
-	<-l.asked
-	stopped := make(chan struct{})
-	go func() {
-		stopSoon(server)
-		close(stopped)
-	}()
-	if err := <-called; status.Code(err) != codes.Unavailable {
-		t.Errorf("the caller gets %v", err)
-	}
-	select {
-	case <-stopped:
-		t.Error("stopped, with a handler running")
-	case <-time.After(300 * time.Millisecond):
-	}
-	close(l.answer)
-	<-stopped
-	if err := <-served; err != nil {
-		t.Error(err)
+	t.Parallel()
+	for name, stop := range map[string]func(*grpc.Server){"the API's": stopSoon, "the admin listener's": (*grpc.Server).Stop} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := slow{memory.New(0, nil), make(chan struct{}), make(chan struct{})}
+			server := (&api{ledger: l, log: slog.New(slog.DiscardHandler)}).server(health.NewServer())
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			served := make(chan error, 1)
+			go func() { served <- server.Serve(listener) }()
+			called := make(chan error, 1)
+			client := retryv1.NewLedgerServiceClient(dial(t, listener.Addr().String()))
+			go func() {
+				_, err := client.Get(context.Background(), &retryv1.LedgerServiceGetRequest{CaseId: "c"})
+				called <- err
+			}()
+			<-l.asked
+			stopped := make(chan struct{})
+			go func() {
+				stop(server)
+				close(stopped)
+			}()
+			if err := <-called; status.Code(err) != codes.Unavailable {
+				t.Errorf("the caller gets %v", err)
+			}
+			select {
+			case <-stopped:
+				t.Error("stopped, with a handler running")
+			case <-time.After(300 * time.Millisecond):
+			}
+			close(l.answer)
+			<-stopped
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

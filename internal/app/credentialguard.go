@@ -11,8 +11,10 @@ import (
 
 // guardCredentials refuses a configuration by which other machines could be given an upstream's credential
 // without saying who they are: whoever reaches the data plane gets what Envoy gets.
-func guardCredentials(dataPlane net.Listener, cfg *config.Config) error {
-	if !listeners.Remote(dataPlane) || cfg.Listeners().GetDataPlane().GetTls().GetClientCaFile() != "" {
+//
+// asks is whether the listener that is open asks for client certificates: a reload cannot change that.
+func guardCredentials(dataPlane net.Listener, asks bool, cfg *config.Config) error {
+	if !listeners.Remote(dataPlane) || asks {
 		return nil
 	}
 	clusters := cfg.Clusters()

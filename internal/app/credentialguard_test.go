@@ -42,7 +42,7 @@ func TestGuardCredentials(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = guardCredentials(at{addr: test.addr}, cfg)
+			err = guardCredentials(at{addr: test.addr}, asks(dataPlanePlace.settings(cfg.Listeners())), cfg)
 			if (err != nil) != test.refused {
 				t.Errorf("error %v, want one: %t", err, test.refused)
 			}

@@ -53,12 +53,13 @@ type opened struct {
 
 	places  []place
 	secured map[string]*listeners.TLS // by name; a plaintext listener is not there
+	asks    map[string]bool           // those that ask for client certificates
 	log     *slog.Logger
 }
 
 // listen opens them all, or none.
 func (c *ServeCmd) listen(cfg *config.Config, metrics *telemetry.Listeners, log *slog.Logger) (o *opened, err error) {
-	o = &opened{secured: make(map[string]*listeners.TLS), log: log}
+	o = &opened{secured: make(map[string]*listeners.TLS), asks: make(map[string]bool), log: log}
 	defer func() {
 		if err != nil {
 			o.close()
@@ -81,7 +82,7 @@ func (c *ServeCmd) listen(cfg *config.Config, metrics *telemetry.Listeners, log 
 			return nil, err
 		}
 		metrics.NotAfter(p.name, secured.NotAfter)
-		o.secured[p.name] = secured
+		o.secured[p.name], o.asks[p.name] = secured, asks(settings)
 		return secured, nil
 	}
 	if o.dataPlane, err = open(dataPlanePlace, c.DataPlane); err != nil {
@@ -110,9 +111,12 @@ func (o *opened) addresses() []any {
 	return a
 }
 
+// asks reports whether a client must show a certificate.
+func asks(settings *retryv1.Listener) bool { return settings.GetTls().GetClientCaFile() != "" }
+
 // warnIfOpen speaks of a listener that other machines may reach, and that does not ask them who they are.
 func (p place) warnIfOpen(l net.Listener, settings *retryv1.Listener, log *slog.Logger) {
-	if !listeners.Remote(l) || settings.GetTls().GetClientCaFile() != "" {
+	if !listeners.Remote(l) || asks(settings) {
 		return
 	}
 	what := "a plaintext listener"
@@ -126,15 +130,15 @@ func (p place) warnIfOpen(l net.Listener, settings *retryv1.Listener, log *slog.
 func (o *opened) reload(next *config.Config) (apply func(), err error) {
 	var applies []func()
 	for _, p := range o.places {
-		secured, settings := o.secured[p.name], p.settings(next.Listeners())
-		if secured == nil || settings.GetTls() == nil {
+		settings := p.settings(next.Listeners())
+		if o.secured[p.name] == nil || o.waits(p, settings) != "" {
 			continue
 		}
-		apply, err := secured.Prepare(settings)
+		apply, err := o.secured[p.name].Prepare(settings)
 		if err != nil {
 			return nil, err
 		}
-		applies = append(applies, apply, func() { p.warnIfOpen(secured, settings, o.log) })
+		applies = append(applies, apply)
 	}
 	return func() {
 		for _, apply := range applies {
@@ -143,11 +147,23 @@ func (o *opened) reload(next *config.Config) (apply func(), err error) {
 	}, nil
 }
 
-// needsRestart names the listeners that are to begin or to cease to speak TLS.
+// waits names what of a listener's settings waits for a restart: what would make connections that are open
+// already less than what is asked of new ones.
+func (o *opened) waits(p place, settings *retryv1.Listener) (field string) {
+	switch {
+	case (o.secured[p.name] == nil) != (settings.GetTls() == nil):
+		return "listeners." + p.name + ".tls"
+	case o.asks[p.name] != asks(settings):
+		return "listeners." + p.name + ".tls.client_ca_file"
+	}
+	return ""
+}
+
+// needsRestart names what waits for a restart.
 func (o *opened) needsRestart(next *config.Config) (fields []string) {
 	for _, p := range o.places {
-		if (o.secured[p.name] == nil) != (p.settings(next.Listeners()).GetTls() == nil) {
-			fields = append(fields, "listeners."+p.name+".tls")
+		if field := o.waits(p, p.settings(next.Listeners())); field != "" {
+			fields = append(fields, field)
 		}
 	}
 	return fields

@@ -219,11 +219,26 @@ func TestListenersReload(t *testing.T) {
 	if admitted("operator") || !admitted("nobody") {
 		t.Error("the list that was good does not hold")
 	}
+	put(s.config("api", "caller") + fmt.Sprintf("  admin: {tls: {cert_file: %[1]s/server.crt, key_file: %[1]s/server.key}}\n", s.dir))
+	said(1, "fields=[listeners.admin.tls.client_ca_file]")
+	if admitted("") || admitted("operator") || !admitted("nobody") {
+		t.Error("the admin listener no longer asks who calls")
+	}
 	put(s.config("admin", "nobody"))
 	said(1, "fields=[listeners.api.tls]")
 	if code, _, errors := command(t, "decide", "--method=GET", "--stage=dns", "--server="+s.api); code == 0 || !strings.Contains(errors, "Does the server speak TLS?") {
 		t.Errorf("the API speaks plaintext now: exit code %d, %s", code, errors)
 	}
+}
+
+// TestReloadGuardsCredentials: a listener that other machines may reach is not taken for one that asks who they
+// are because the next start would make it one.
+func TestReloadGuardsCredentials(t *testing.T) {
+	t.Parallel()
+	r := serveFile(t, nothingDeclared, "--data-plane=0.0.0.0:0")
+	r.put("upstreams: [{clusters: [app], credential: {token_file: {path: /run/token}}}]\n" +
+		"listeners: {data_plane: {tls: {cert_file: a, key_file: b, client_ca_file: c}}}\n")
+	r.logs(1, "the configuration file is refused", "would be given to whoever reaches the data plane")
 }
 
 // TestHello: a client that connects and says nothing is hung up on, behind TLS too.

@@ -98,12 +98,12 @@ func (c *ServeCmd) build(log *slog.Logger) (s *service, err error) {
 	if s.listeners, err = c.listen(s.configuration.get(), telemetry.NewListeners(s.registry), log); err != nil {
 		return s, err
 	}
-	if err := guardCredentials(s.listeners.dataPlane, s.configuration.get()); err != nil {
+	if err := guardCredentials(s.listeners.dataPlane, s.listeners.asks[dataPlanePlace.name], s.configuration.get()); err != nil {
 		s.listeners.close()
 		return s, err
 	}
 	s.configuration.onReload(func(next *config.Config) (func(), error) {
-		return func() {}, guardCredentials(s.listeners.dataPlane, next)
+		return func() {}, guardCredentials(s.listeners.dataPlane, s.listeners.asks[dataPlanePlace.name], next)
 	})
 	s.configuration.onReload(s.listeners.reload, "listeners")
 	s.configuration.partly = append(s.configuration.partly, s.listeners.needsRestart)

@@ -31,7 +31,7 @@ const (
 // for two looks, or at once at SIGHUP. A file that is not valid, that cannot be read, or that has become
 // empty (`{}` is not) is refused as a whole and said in the log; what was in force stays. `defaults`,
 // `upstreams`, `listeners` and `longest_request` take effect at once; what else has changed, and whether a
-// listener speaks TLS at all, is said in the log, and waits for a restart.
+// listener speaks TLS and asks for client certificates at all, is said in the log, and waits for a restart.
 //
 // What Envoy itself must know is not here but next to Envoy's own setting: the replay limit, the
 // number of retries, the longest wait (max_message_timeout), every timeout, and the name of the

@@ -29,7 +29,7 @@ const (
 	refusalDetails = `cluster_not_found|route_not_found|route_configuration_not_found|filter_chain_not_found|direct_response|` +
 		`admin_filter_response|absolute_path_rejected|invalid_path|low_version|missing_host_header|missing_path_rejected|` +
 		`path_normalization_failed|rejecting_because_detection_failed|request_headers_failed_strict_check|` +
-		`request_payload_too_large|upgrade_failed|rbac_access_denied_matched_policy\[.*\]|ext_authz_denied|` +
+		`request_payload_too_large|upgrade_failed|rbac_access_denied_matched_policy\[.*\]|ext_authz_denied|failed_to_inject_credential|` +
 		`jwt_authn_access_denied\{.*\}|lua_response|drop_overload|ext_authz_error|fault_filter_abort|local_rate_limited|` +
 		`maintenance_mode|overload|request_rate_limited|unconditional_drop_overload`
 )
@@ -63,7 +63,8 @@ func provenByFacts(h Headers) bool {
 	}
 	return matches(refusedStream, details) && matches(factsWith(word, "1"), line) ||
 		matches(attemptDetails, details) && !matches(refusedStream, details) && matches(factsWith("0", "1"), line) ||
-		matches(refusalDetails, details) && matches(factsWith("0", "0"), line)
+		matches(refusalDetails, details) && matches(factsWith("0", "0"), line) ||
+		single(h, factCredential) == "pending" && matches(`ext_proc_.*`, details) && matches(factsWith("0", "0"), line)
 }
 
 func provenByOuter(h Headers) bool {
@@ -98,15 +99,15 @@ func checkAttempt(t *testing.T, a Attempt, proven bool) {
 
 func FuzzFacts(f *testing.F) {
 	for _, line := range []string{notSentLine, strings.Replace(notSentLine, "sent=0", "sent=9", 1), strings.Replace(notSentLine, "tries=1", "tries=0", 1), strings.Replace(notSentLine, "redirected=", "redirected=h", 1), ""} {
-		for _, details := range []string{notSentDetails, detailsRefusedStream, "overload", detailsViaUpstream, "rbac_access_denied_matched_policy[p]", ""} {
-			f.Add(line, details, "CERTIFICATE_VERIFY_FAILED", "/pay", "k1", "k1", "5", "429", "")
+		for _, details := range []string{notSentDetails, detailsRefusedStream, "overload", DetailsNoCredential, detailsViaUpstream, "rbac_access_denied_matched_policy[p]", ""} {
+			f.Add(line, details, "CERTIFICATE_VERIFY_FAILED", "/pay", "k1", "k1", "5", "429", "", "pending")
 		}
 	}
 	for i, chosen := range hostile {
-		f.Add(notSentLine, chosen, chosen, chosen, chosen, chosen, chosen, chosen, []string{factsHeader, factDetails, factKey, factOverride}[i%4])
+		f.Add(notSentLine, chosen, chosen, chosen, chosen, chosen, chosen, chosen, []string{factsHeader, factDetails, factKey, factCredential}[i%4], []string{"pending", "set", chosen}[i%3])
 	}
-	f.Fuzz(func(t *testing.T, line, details, transport, path, key, attribute, length, status, twice string) {
-		h := headers(":status", status, factsHeader, line, factDetails, details, factTransport, transport, factMethod, "POST", factPath, path, factKey, key, factLength, length, twice, line)
+	f.Fuzz(func(t *testing.T, line, details, transport, path, key, attribute, length, status, twice, credential string) {
+		h := headers(":status", status, factsHeader, line, factDetails, details, factTransport, transport, factMethod, "POST", factPath, path, factKey, key, factLength, length, twice, line, factCredential, credential)
 		a := FromFacts(h, attribute)
 		checkAttempt(t, a, provenByFacts(h))
 		if a.Known != (len(h.Values(factDetails)) == 1 && matches(strings.Replace(factsWith(word, word), "redirected=", "redirected="+word, 1), single(h, factsHeader))) {

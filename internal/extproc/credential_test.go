@@ -10,6 +10,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/verdictproxy/verdict/internal/evidence"
 )
@@ -79,4 +80,24 @@ func TestCredentialDoesNotShow(t *testing.T) {
 			t.Errorf("the log is %s", shown)
 		}
 	})
+}
+
+// TestBrokenReplay: a replay that could not be said was not, so its token goes back; what comes before the
+// token costs none.
+func TestBrokenReplay(t *testing.T) {
+	rejected := showHeaders([]string{"status=401", "method=GET", "token=T1", "end"})
+	for broken, want := range [][]string{{"grant app"}, nil, {"grant app", "return app"}} {
+		inLab(t, "", func(t *testing.T, l *lab) {
+			l.source = newScriptedSource(t, []string{"refresh=T2"})
+			l.Credentials = l.credentials
+			s, err := l.process(judgeMetadata(), broken, proto.CloneOf(rejected))
+			if (err != nil) != (broken > 0) {
+				t.Errorf("message %d is broken: %v", broken, err)
+			}
+			if len(s.out) > 2 {
+				t.Errorf("%d messages", len(s.out))
+			}
+			l.wantEvents(t, want...)
+		})
+	}
 }

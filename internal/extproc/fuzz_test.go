@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -58,10 +59,18 @@ func FuzzProcess(f *testing.F) {
 	observed := proto.CloneOf(get)
 	observed.ObservabilityMode = true
 	f.Add("judge", "1048576", "3", "12000", "200", frame(f, observed, body))
+	rejected := showHeaders([]string{"status=401", "method=GET", "token=T1", "end"})
+	f.Add("judge", "1048576", "3", "12000", "200", frame(f, rejected))
+	f.Add("judge", "1048576", "3", "12000", "200", frame(f, showHeaders([]string{"status=401", "method=GET", "token=T9", "mark=M"}), body))
+	attempt := showRequest([]string{"cluster=app", "x-envoy-attempt-count=2"})
+	f.Add("credential", "", "", "2000", "", frame(f, attempt))
+	f.Add("credential", "", "", "", "", frame(f, body, attempt, showRequest([]string{"x-envoy-attempt-count=1"}), rejected))
 	f.Add("x", "-1", "9223372036854775807", "1e9", "\xff", []byte{0x05, 0xff})
 	f.Fuzz(func(t *testing.T, role, replay, retries, maxWait, maxHeaders string, data []byte) {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLab(t, "")
+			l.source = newScriptedSource(t, []string{"latest=T1", "refresh=T2", "takes=10ms", "marks=M"})
+			l.Credentials = l.credentials
 			md := metadata.MD{}
 			for key, value := range map[string]string{
 				evidence.MetadataRole: role, evidence.MetadataReplayLimit: replay, evidence.MetadataRetries: retries,
@@ -73,7 +82,8 @@ func FuzzProcess(f *testing.F) {
 			}
 			in := unframe(data)
 			s, err := l.process(md, 0, in...)
-			if err != nil && status.Code(err).String() != "InvalidArgument" {
+			unanswered := role == "credential" && status.Code(err) == codes.Unavailable
+			if err != nil && status.Code(err) != codes.InvalidArgument && !unanswered {
 				t.Errorf("the stream ends with %v", err)
 			}
 			said, answers := 0, 0
@@ -94,8 +104,13 @@ func FuzzProcess(f *testing.F) {
 					waited++
 				}
 			}
-			if answers > waited || err == nil && answers != waited {
+			if answers > waited || (err == nil || unanswered) && answers != waited {
 				t.Errorf("%d answers to %d messages", answers, waited)
+			}
+			for _, resp := range s.out {
+				if text := resp.String(); role != "credential" && (strings.Contains(text, "Bearer T") || strings.Contains(text, "verdict.credential")) {
+					t.Errorf("a stream of the role %q is told a credential: %s", role, text)
+				}
 			}
 			if grants := strings.Count(l.events.String(), `"event":"grant"`); grants != said {
 				t.Errorf("%d tokens for %d retries", grants, said)

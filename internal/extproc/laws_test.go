@@ -59,6 +59,7 @@ func draw(r *rand.Rand) drawn {
 		{"key", []string{"-", "k1", "k1,k2", strings.Repeat("k", 256)}},
 		{"override", []string{"", "PUT"}},
 		{"early", []string{"", "1"}},
+		{"token", []string{"T1", "clients", ""}},
 		{"grpc", []string{"", "14", "0"}},
 		{"retry-after", []string{"", "1", "20", "x"}},
 		{"control", []string{"", "retry"}},
@@ -106,15 +107,33 @@ func (d drawn) known(role string) bool {
 // upstreams says that the upstream itself is known to have answered.
 func (d drawn) upstreams(role string) bool { return d.known(role) && d.v["details"] == "via_upstream" }
 
+// set replaces a value that was drawn.
+func (d *drawn) set(name, value string) {
+	d.v[name] = value
+	d.args = append(d.args, name+"="+value)
+}
+
+// unauthorized says that the upstream itself has rejected the credential that its source has issued.
+func (d drawn) unauthorized(role string) bool {
+	return role == "judge" && d.upstreams(role) && d.v["status"] == "401" && d.v["token"] == "T1" && d.v["cluster"] == "app"
+}
+
 // TestLaws draws answers and holds judge and finalizer to what they promise, whatever Envoy shows.
 func TestLaws(t *testing.T) {
 	inLab(t, lawsConfig, func(t *testing.T, l *lab) {
 		r := rand.New(rand.NewPCG(1, 2))
-		retries, uncertain := 0, 0
+		retries, uncertain, replays := 0, 0, 0
 		for range 20000 {
 			d := draw(r)
+			if r.IntN(10) == 0 {
+				d.set("status", "401")
+				d.set("details", "via_upstream")
+				d.set("method", []string{"GET", "HEAD", "PUT", "POST"}[r.IntN(4)])
+			}
 			role := roles[r.IntN(2)]
 			in := []*extprocv3.ProcessingRequest{showHeaders(d.args), showBody([]string{[]string{"end", ""}[r.IntN(2)]})}
+			l.source = newScriptedSource(t, []string{"latest=T1", "refresh=T2"})
+			l.Credentials = l.credentials
 			s, err := l.process(lawsMetadata(role), 0, in...)
 			if err != nil {
 				t.Fatalf("%v: %v", d.args, err)
@@ -123,6 +142,12 @@ func TestLaws(t *testing.T) {
 			told := readAll(t, e, in, s.out)
 			if told.retry {
 				retries++
+			}
+			if d.unauthorized(role) && told.retry {
+				replays++
+			}
+			if refreshed := len(l.source.calls) > 0; refreshed && !d.unauthorized(role) {
+				t.Fatalf("%s: a credential was refreshed that nobody has rejected\n%v", role, d.args)
 			}
 			if told.set[evidence.ReportAmbiguityID] != "" {
 				uncertain++
@@ -136,9 +161,9 @@ func TestLaws(t *testing.T) {
 		if returns := strings.Count(l.events.String(), `"event":"return"`); grants != retries || returns != 0 {
 			t.Errorf("%d tokens, %d returned, for %d retries", grants, returns, retries)
 		}
-		t.Logf("%d retries, %d uncertain outcomes", retries, uncertain)
-		if retries < 1000 || uncertain < 5000 {
-			t.Errorf("only %d retries and %d uncertain outcomes were drawn", retries, uncertain)
+		t.Logf("%d retries, %d uncertain outcomes, %d replays", retries, uncertain, replays)
+		if retries < 1000 || uncertain < 5000 || replays == 0 {
+			t.Errorf("only %d retries, %d uncertain outcomes and %d replays were drawn", retries, uncertain, replays)
 		}
 	})
 }
@@ -200,6 +225,8 @@ func (d drawn) laws(role string, told told) string {
 		return "a retry without facts"
 	case told.retry && d.nonIdempotent(role) && roomy && execution != "NOT_EXECUTED":
 		return "a retry on a non-idempotent operation that may have been executed"
+	case told.retry && d.upstreams(role) && status == 401 && !(d.unauthorized(role) && d.v["attempt"] == "1" && (d.v["method"] == "GET" || d.v["method"] == "HEAD")):
+		return "a 401 was replayed that must not be"
 	case told.retry && verdict != "" && (verdict != "denied" || set[evidence.ReportReason] != "retry_not_executed"):
 		return "a retry whose report would be wrong if router A did not do it"
 	case !told.retry && role == "judge" && d.v["control"] != "" && !slices.Contains(told.removed, evidence.Control):

@@ -132,7 +132,7 @@ func (s *Decisions) question(m *retryv1.Facts) question {
 		policy:  declared.Policy(m.GetUpstream()),
 	}
 	q.operation, q.facts.Idempotency = class(declared, m.GetUpstream(), m.GetCall())
-	if looserBefore(declared, m, q, s.now()) {
+	if m.GetAttempt() != 1 && looserBefore(declared, m, q, s.now()) {
 		q.facts.Earlier = decision.Earlier{}
 	}
 	if q.account.Empty() {
@@ -144,11 +144,11 @@ func (s *Decisions) question(m *retryv1.Facts) question {
 	return q
 }
 
-// looserBefore reports whether what the caller says of earlier attempts may have been said by declarations
+// looserBefore reports whether what the caller says of the attempts before a second or later one may have been said by declarations
 // under which it meant less: a looser class left no outcome open, and a status that is distrusted now was
 // taken at its word.
 func looserBefore(declared Declarations, m *retryv1.Facts, q question, now time.Time) bool {
-	return m.GetAttempt() != 1 && declared.AnyBefore(now, q.facts, func(before Declarations) bool {
+	return declared.AnyBefore(now, q.facts, func(before Declarations) bool {
 		_, class := class(before, m.GetUpstream(), m.GetCall())
 		return class > q.facts.Idempotency || !before.Policy(m.GetUpstream()).Distrusted.Includes(q.policy.Distrusted)
 	})

@@ -15,7 +15,7 @@ FUZZTIME := 10000x
 TESTFLAGS :=
 SEEDS := 200
 
-.PHONY: help tools build imports generate lint test soak-budget fuzz bench demo compose-test compose-up up clean
+.PHONY: help tools build imports generate lint test soak-budget fuzz bench demo compose-test compose-up console-test up clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -60,7 +60,7 @@ lint: imports ## gofmt, vet, staticcheck, buf lint, buf breaking, and whether ge
 
 # The integration tests come alone: beside the enumerations of the unit tests Envoy starves.
 test: tools ## all tests, those on the real Envoy included
-	go test -race -timeout 8m $(TESTFLAGS) $$(go list ./... | grep -vE '/test/(integration|compose)$$')
+	go test -race -timeout 8m $(TESTFLAGS) $$(go list ./... | grep -vE '/test/(integration|compose|console)$$')
 	go test -race -timeout 8m $(TESTFLAGS) ./test/integration
 
 soak-budget: tools ## the payment law over many more fleets and simulated lives than in `make test`
@@ -84,6 +84,13 @@ compose-test: ## docker-compose.yml brought up, driven, and taken apart piece by
 
 compose-up: ## the whole system in containers, until interrupted
 	docker compose up --build
+
+.tools/axe.min.js: scripts/axe.txt
+	@scripts/fetch-axe
+
+console-test: $(pinned) .tools/axe.min.js ## every button of the web console, in a real Chromium; UPDATE=1 writes the README's pictures
+	@scripts/need-chromium
+	UPDATE=$(UPDATE) go test -count 1 -timeout 5m $(TESTFLAGS) ./test/console
 
 up: $(pinned) ## keep the demo's Envoy, Verdict and upstream running
 	@echo "building the demo ..."

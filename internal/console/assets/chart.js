@@ -38,11 +38,10 @@ export class Chart {
         h('span', {}, 'window ', this.interval, ' ', v.window, this.each)));
   }
 
-  // update draws an upstream's samples, the last one taken at the time now.
+  // update draws an upstream's samples, the last one taken at the time now, in room for so many.
   update(upstream, keep, every, now) {
     const {points} = upstream;
-    const minutes = [1, 2, keep * every / 60_000].find(m => m * 60_000 / every >= points.length) ?? keep * every / 60_000;
-    keep = Math.round(minutes * 60_000 / every); // as much of the past as there is
+    const minutes = keep * every / 60_000;
     Object.assign(this, {upstream, keep, every, now});
     text(this.past, `−${minutes} min`);
     const x = i => (keep - points.length + i) / (keep - 1) * width;

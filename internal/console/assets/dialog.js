@@ -1,36 +1,52 @@
-import {byId, problem, text} from './dom.js';
+import {announce, byId, problem, text} from './dom.js';
+
+const dialog = byId('confirm');
+const yes = byId('confirm-yes');
+const no = byId('confirm-no');
+let run, before;
 
 // confirm asks before something is done. The dialog keeps the focus, and gives it back; it stays, with
-// the error, when run fails.
-export function confirm({title, said, hint, yes, run}) {
-  const dialog = byId('confirm');
-  const button = byId('confirm-yes');
-  text(byId('confirm-title'), title);
-  text(byId('confirm-text'), said);
-  text(byId('confirm-hint'), hint ?? '');
-  text(button, yes);
+// the error, when what is to be done fails.
+export function confirm(question) {
+  text(byId('confirm-title'), question.title);
+  text(byId('confirm-text'), question.said);
+  text(byId('confirm-hint'), question.hint ?? '');
+  text(yes, question.yes);
   problem(byId('confirm-problem'), '');
-  button.disabled = false;
-  const before = document.activeElement;
-  const close = () => dialog.close();
-  const doIt = async () => {
-    button.disabled = true;
-    try {
-      await run();
-      dialog.close();
-    } catch (error) {
-      problem(byId('confirm-problem'), error);
-      button.disabled = false;
-      button.focus();
-    }
-  };
-  button.addEventListener('click', doIt);
-  byId('confirm-no').addEventListener('click', close);
-  dialog.addEventListener('close', () => {
-    button.removeEventListener('click', doIt);
-    byId('confirm-no').removeEventListener('click', close);
-    before?.focus();
-  }, {once: true});
+  yes.disabled = false;
+  run = question.run;
+  before = document.activeElement;
   dialog.showModal();
-  byId('confirm-no').focus();
+  no.focus();
 }
+
+yes.addEventListener('click', async () => {
+  const mine = run;
+  yes.disabled = true;
+  let failed;
+  try {
+    await mine();
+  } catch (error) {
+    failed = error;
+  }
+  if (mine !== run) { // it was left
+    if (failed) announce(failed.message);
+    return;
+  }
+  yes.disabled = false;
+  problem(byId('confirm-problem'), failed);
+  if (failed) yes.focus();
+  else dialog.close();
+});
+
+dialog.addEventListener('cancel', event => { // what has begun is waited for
+  if (yes.disabled) event.preventDefault();
+});
+no.addEventListener('click', () => dialog.close());
+
+// The browser says so a moment after it has closed it; meanwhile something else may be asked.
+dialog.addEventListener('close', () => {
+  if (dialog.open) return;
+  run = undefined;
+  before?.focus();
+});

@@ -85,7 +85,7 @@ function draw() {
 const chip = state => h('span', {class: 'chip ' + (state === 'CASE_STATE_OPEN' ? 'open' : 'done')}, states[state]);
 
 function row(c) {
-  return h('li', {}, h('a', {href: '#ledger/' + encodeURIComponent(c.caseId), 'data-case': c.caseId, 'aria-current': c.caseId === chosen},
+  return h('li', {}, h('a', {href: '#ledger/' + encodeURIComponent(c.caseId), 'data-case': c.caseId, 'aria-current': c.caseId === chosen && 'true'},
     h('span', {class: 'what'}, h('b', {}, show(c.method || '?')), ' ', name(c.path || c.operation || 'path not known', {class: 'path'})),
     chip(c.state),
     h('span', {class: 'of'}, name(c.upstream || 'upstream not known', {class: 'path'}), ' · ', answer(c.verdict, c.reason)),

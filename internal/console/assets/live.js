@@ -33,7 +33,14 @@ function lately(upstream, of) {
   return upstream.points.slice(-samples).reduce((n, p) => n + p[field[of]], 0);
 }
 
+// room is how many samples are drawn: as much of the past as there is.
+function room() {
+  const most = Math.max(0, ...[...state.upstreams.values()].map(u => u.points.length));
+  return [1, 2].map(minutes => Math.round(minutes * 60_000 / state.every)).find(n => n >= most && n < state.keep) ?? state.keep;
+}
+
 function draw() {
+  state.room = room();
   const list = byId('upstreams');
   for (const [key, view] of views) {
     if (!state.upstreams.has(key)) {
@@ -117,7 +124,7 @@ class View {
       text(this.numbers[kind].number, count(sum(upstream, kind)));
       text(this.numbers[kind].rate, rate(lately(upstream, kind), 10));
     }
-    this.chart.update(upstream, state.keep, state.every, state.at);
+    this.chart.update(upstream, state.room, state.every, state.at);
     this.drawReasons(Object.entries(upstream.reasons).sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])));
   }
 

@@ -108,6 +108,7 @@ func tryLines(s *stack.Stack) string {
 		curl("-X POST -H 'idempotency-key: k1' ", "/orders?id=c&fault=reset,ok") +
 		curl("-X POST ", "/?id=d&fault=503") +
 		curl("-X POST -H 'host: closed.example' ", "/") +
+		"\nThe console:              " + s.ServiceAdminURL(0) + "/console/" +
 		"\nWhat the upstream saw:    curl 'http://" + s.Upstream.Addrs().Control + "/hits?id=a'" +
 		"\nWhat Verdict counted:     curl " + s.ServiceAdminURL(0) + "/metrics" +
 		"\nEnvoy's admin interface:  " + s.AdminURL() +

@@ -35,6 +35,13 @@ func (s *service) openConsole() error {
 		return err
 	}
 	s.console = pages{c}
+	scheme := "http"
+	if s.listeners.secured[adminPlace.name] != nil {
+		scheme = "https"
+	}
+	if address := s.listeners.admin.Addr(); address.Network() == "tcp" {
+		s.log.Info("console", "url", scheme+"://"+address.String()+console.Path)
+	}
 	var sampling sync.WaitGroup
 	sampling.Go(func() { c.Run(context.Background()) })
 	s.onClose(func() {

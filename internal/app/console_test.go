@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -45,6 +46,9 @@ func TestConsoleIsServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := serve(t, append(test.args, "--drain-time=0s")...)
+			if said := strings.Contains(p.log.String(), "msg=console url=http://"+p.admin+"/console/"); said != (name == "by default") {
+				t.Errorf("said %v:\n%s", said, p.log)
+			}
 			client := &http.Client{
 				Timeout:       20 * time.Second,
 				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -61,7 +63,7 @@ func (c *Console) call(w http.ResponseWriter, r *http.Request) {
 	} else if err != nil {
 		return // the caller has left
 	}
-	resp, err := method(r.Context(), request)
+	resp, err := method(asCaller(r), request)
 	if err != nil {
 		answerError(w, status.Convert(err))
 		return
@@ -74,6 +76,20 @@ func (c *Console) call(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Write(text)
 }
+
+// asCaller says who calls as gRPC does, for the service's log.
+func asCaller(r *http.Request) context.Context {
+	caller := &peer.Peer{Addr: remote(r.RemoteAddr)}
+	if r.TLS != nil {
+		caller.AuthInfo = credentials.TLSInfo{State: *r.TLS}
+	}
+	return peer.NewContext(r.Context(), caller)
+}
+
+type remote string
+
+func (remote) Network() string  { return "tcp" }
+func (a remote) String() string { return string(a) }
 
 // failure is what the page shows instead of an answer.
 type failure struct {

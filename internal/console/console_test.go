@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +16,8 @@ import (
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
@@ -25,16 +29,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // admin notes what it was asked to drain.
 type admin struct {
 	retryv1.UnimplementedAdminServiceServer
-	drain func(string) error
+	drain  func(string) error
+	caller *peer.Peer // of the last call
 }
 
-func (a *admin) DrainUpstream(_ context.Context, req *retryv1.DrainUpstreamRequest) (*retryv1.DrainUpstreamResponse, error) {
+func (a *admin) DrainUpstream(ctx context.Context, req *retryv1.DrainUpstreamRequest) (*retryv1.DrainUpstreamResponse, error) {
+	a.caller, _ = peer.FromContext(ctx)
 	return new(retryv1.DrainUpstreamResponse), a.drain(req.GetUpstream())
 }
 
 type lab struct {
 	*Console
 	drained []string
+	admin   *admin
 	url     string
 }
 
@@ -58,7 +65,7 @@ func newLab(t *testing.T) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Console = c
+	l.Console, l.admin = c, switches
 	server := httptest.NewServer(c.Handler())
 	t.Cleanup(server.Close)
 	t.Cleanup(c.Stop)
@@ -204,6 +211,20 @@ func TestCalls(t *testing.T) {
 	}
 	if resp, body := l.do(t, "POST", drainCall, `{"upstream":"app"}`, "Content-Type", "application/json; charset=utf-8"); resp.StatusCode != 200 || body != "{}" {
 		t.Errorf("status %d, %s", resp.StatusCode, body)
+	}
+	if host, _, err := net.SplitHostPort(l.admin.caller.Addr.String()); host != "127.0.0.1" {
+		t.Errorf("the caller is %v, %v", l.admin.caller, err)
+	}
+}
+
+// TestCaller: who was named by a certificate is named to the service.
+func TestCaller(t *testing.T) {
+	certificate := &x509.Certificate{DNSNames: []string{"on-call.example"}}
+	r := &http.Request{RemoteAddr: "@", TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{certificate}}}
+	p, ok := peer.FromContext(asCaller(r))
+	info, isTLS := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || !isTLS || info.State.PeerCertificates[0] != certificate || p.Addr.String() != "@" {
+		t.Errorf("%v", p)
 	}
 }
 

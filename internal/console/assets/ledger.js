@@ -4,6 +4,7 @@ import {facts, ladder, verdict} from './ladder.js';
 import {ago, answer, count, exactly, states, word} from './words.js';
 
 const page = 50;
+const most = 500; // that are listed again when something has changed
 const walks = ['CASE_STATE_OPEN', 'CASE_STATE_EXECUTED', 'CASE_STATE_NOT_EXECUTED', 'CASE_STATE_GIVEN_UP'];
 const form = byId('filter');
 
@@ -19,10 +20,10 @@ const filterOf = () => {
   return {filter, states: state.value ? [state.value] : walks};
 };
 
-// list begins anew; at least as many cases as were shown are asked for.
+// list begins anew; as many cases as were shown are asked for, within reason.
 export async function list() {
   const {filter, states} = filterOf();
-  const enough = Math.max(page, cases.length);
+  const enough = Math.min(Math.max(page, cases.length), most);
   const mine = ++turn;
   const next = {filter, states: [...states], token: ''};
   const found = [];
@@ -41,7 +42,7 @@ export async function list() {
 
 async function gather(next, found, enough) {
   while (next.states.length && found.length < enough) {
-    const answer = await ledger('List', {filter: {...next.filter, state: next.states[0]}, pageSize: page, pageToken: next.token});
+    const answer = await ledger('List', {filter: {...next.filter, state: next.states[0]}, pageSize: enough - found.length, pageToken: next.token});
     found.push(...answer.cases ?? []);
     next.token = answer.nextPageToken ?? '';
     if (!next.token) next.states.shift();
@@ -248,6 +249,11 @@ export function changed(open, lost) {
   badge.setAttribute('aria-label', `${count(open)} unresolved`);
   text(byId('ledger-sub'), 'Requests that ended in a failure and may have been executed, unresolved first.' +
     (lost ? ` ${count(lost)} fell out of the full ledger unresolved.` : ''));
+}
+
+// age says anew how long ago the cases were entered.
+export function age() {
+  for (const time of byId('cases').querySelectorAll('time')) text(time, ago(new Date(time.dateTime)));
 }
 
 let typing;

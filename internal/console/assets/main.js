@@ -1,5 +1,5 @@
 import {announce, byId, text} from './dom.js';
-import {changed, list, open, why} from './ledger.js';
+import {age, changed, list, open, why} from './ledger.js';
 import {take} from './live.js';
 import {begin} from './whatif.js';
 import {at} from './words.js';
@@ -83,6 +83,7 @@ function received(kind, {data}) {
   changed(event.open, event.lost);
   const now = `${event.process} ${event.open} ${event.lost}`;
   if (shown === 'ledger' && now !== cases) list();
+  else if (shown === 'ledger') age();
   if (kind === 'now' && cases && Number(cases.split(' ')[1]) < event.open) announce(`${event.open} unresolved cases`);
   cases = now;
 }

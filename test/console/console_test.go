@@ -39,6 +39,7 @@ func TestConsole(t *testing.T) {
 	l.why(t, p, second)
 	l.whatIf(t, p, second)
 	l.pictures(t, p, second)
+	l.more(t, p)
 	stop()
 	l.settled(t, p)
 }
@@ -345,6 +346,29 @@ func (l *lab) wantAnswer(t *testing.T, p *tab, facts *retryv1.Facts) {
 		}
 	}
 	p.wantLadder(t, "#answer", want.GetRules())
+}
+
+// more: a long ledger comes in pages, and the cases of callers without an Envoy are in it.
+func (l *lab) more(t *testing.T, p *tab) {
+	const cases = 60
+	for i := range cases {
+		if _, err := l.decisions.Decide(t.Context(), &retryv1.DecideRequest{Facts: &retryv1.Facts{
+			Upstream: "shop", Call: &retryv1.Call{Method: "POST", Path: fmt.Sprintf("/buy/%d", i)}, Attempt: 1,
+			Body: &retryv1.Body{Kind: retryv1.BodyKind_BODY_KIND_BYTES}, Deadline: &retryv1.Facts_NoDeadline{},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.resize(desk)
+	p.run(navigate(l.url + "#ledger"))
+	p.write("#filter [name=upstream]", "shop")
+	rows := func(n int) string { return fmt.Sprintf("document.querySelectorAll('#cases a').length === %d", n) }
+	p.wait(rows(50))
+	p.sees("#cases", "/buy/59")
+	p.click("#more")
+	p.wait(rows(cases))
+	p.sees("#cases", "/buy/0")
+	p.wait("document.querySelector('#more').hidden")
 }
 
 // settled: when nothing happens any more the page and the API agree to the token.

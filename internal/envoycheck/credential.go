@@ -11,6 +11,7 @@ import (
 const (
 	credentialRole  = "credential"
 	credentialState = "verdict.credential"
+	markState       = "verdict.mark"
 	credentialFact  = "x-verdict-credential"
 	waits, passed   = "pending", "set"
 	injectorMessage = "CredentialInjector"
@@ -140,8 +141,10 @@ func (c *checker) marks(h *hop, at int, r route) {
 
 // keepsCredential: router B does what the route says of headers behind all filters.
 func (c *checker) keepsCredential(r route) {
+	hidden := false
 	for _, level := range r.levels() {
 		for _, n := range level.get("request_headers_to_remove").items() {
+			hidden = hidden || strings.EqualFold(n.text(), evidence.Mark)
 			if strings.EqualFold(n.text(), evidence.Authorization) {
 				c.report(n, credentialLost, "request_headers_to_remove")
 			}
@@ -151,6 +154,9 @@ func (c *checker) keepsCredential(r route) {
 				c.report(key, credentialLost, "request_headers_to_add")
 			}
 		}
+	}
+	if !hidden {
+		c.report(r.route, markLeaks, "%s reaches the upstream", evidence.Mark)
 	}
 }
 
@@ -200,17 +206,12 @@ func (c *checker) informed(h *hop) {
 	if !hasAttribute(judge, "request.headers['"+evidence.Authorization+"']", "request_attributes", "response_attributes") {
 		c.report(judge.node, credentialUnseen, "no attribute request.headers['%s']", evidence.Authorization)
 	}
-	forwarded := false
-	for _, n := range judge.config.get("metadata_options", "forwarding_namespaces", "untyped").items() {
-		forwarded = forwarded || n.text() == credentialState
+	kept := false
+	for _, f := range h.filters {
+		kept = kept || strings.EqualFold(f.state(markState).text(), "%REQ("+evidence.Mark+")%")
 	}
-	accepted := false
-	setter := h.filters[h.index(hasRole(credentialRole))]
-	for _, n := range setter.config.get("metadata_options", "receiving_namespaces", "untyped").items() {
-		accepted = accepted || n.text() == credentialState
-	}
-	if !forwarded || !accepted {
-		c.report(judge.node, credentialMark, "the dynamic metadata %s does not get from the credential filter to the judge", credentialState)
+	if !kept || !hasAttribute(judge, "filter_state['"+markState+"']", "request_attributes", "response_attributes") {
+		c.report(judge.node, credentialMark, "the header %s does not get to the judge as the filter state %s", evidence.Mark, markState)
 	}
 }
 

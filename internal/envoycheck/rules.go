@@ -107,7 +107,8 @@ var (
 	credentialReplaced = falsifies("credential_replaced", "Envoy's own credential would replace the one that was refreshed")
 	credentialFacts    = falsifies("credential_facts", "an attempt that was not sent, for want of a credential, would look like one that was")
 	credentialUnseen   = falsifies("credential_unseen", "the judge could not tell the service's own credential from a client's, and would refresh none")
-	credentialMark     = costs("credential_mark", "a replica of Verdict would not recognize a credential that another replica has set: metadata_options")
+	credentialMark     = costs("credential_mark", "a replica of Verdict would not recognize a credential that another replica has set")
+	markLeaks          = falsifies("mark_leaks", "the upstream would be told by what replicas know each other's credentials: request_headers_to_remove of the inner route must name it")
 )
 
 // Inner routes and their clusters.

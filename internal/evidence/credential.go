@@ -3,7 +3,6 @@ package evidence
 import (
 	"log/slog"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
@@ -23,19 +22,13 @@ func (Credential) String() string       { return hidden }
 func (Credential) GoString() string     { return hidden }
 func (Credential) LogValue() slog.Value { return slog.StringValue(hidden) }
 
-// CredentialOf reads what Envoy says of the attempt's credential: the attribute that the judge asks for
-// where upstreams have a credential source, and the mark in the request's dynamic metadata.
-func CredentialOf(attributes map[string]*structpb.Struct, m *corev3.Metadata) Credential {
+// CredentialOf reads the attributes that the judge asks for where upstreams have a credential source.
+func CredentialOf(attributes map[string]*structpb.Struct) Credential {
+	fields := attributes[attributesBundle].GetFields()
 	return Credential{
-		Authorization: attributes[attributesBundle].GetFields()["request.headers['"+Authorization+"']"].GetStringValue(),
-		Mark:          m.GetFilterMetadata()[credentialState].GetFields()[markField].GetStringValue(),
+		Authorization: fields["request.headers['"+Authorization+"']"].GetStringValue(),
+		Mark:          present(fields["filter_state['"+markState+"']"].GetStringValue()),
 	}
-}
-
-// MarkMetadata is the dynamic metadata that carries a mark to the judge of the same attempt.
-func MarkMetadata(mark string) *structpb.Struct {
-	marked := &structpb.Struct{Fields: map[string]*structpb.Value{markField: structpb.NewStringValue(mark)}}
-	return &structpb.Struct{Fields: map[string]*structpb.Value{credentialState: structpb.NewStructValue(marked)}}
 }
 
 // ClusterAttribute is the cluster that Envoy has chosen for the request, or "".

@@ -56,14 +56,17 @@ const (
 
 // The credential filter of the inner hop (envoy/credential.yaml). A filter in front of it marks the
 // request as pending, one behind it as set, so that a request that it ended is told by a value that is
-// present. Its mark of a credential travels in the dynamic metadata of the same name; neither the
-// credential nor the mark ever is in a header of an answer.
+// present. The latter also keeps the mark of the credential for the judge: router B removes the header,
+// and dynamic metadata would be in every access log. Neither the credential nor the mark ever is in a
+// header of an answer.
 const (
 	credentialState  = "verdict.credential"
 	factCredential   = "x-verdict-credential"
 	credentialWaits  = "pending"
 	credentialPassed = "set"
-	markField        = "mark"
+	markState        = "verdict.mark"
+	// Mark is the request header that carries a mark from the credential filter to the one behind it.
+	Mark = "x-verdict-mark"
 	// DetailsNoCredential is the detail of the reply with which Verdict refuses an attempt that has no
 	// credential.
 	DetailsNoCredential = detailsExtProc + "no_credential"
@@ -89,6 +92,7 @@ var formats = map[string]string{
 	filterStatePath:   "%REQ(:PATH)%",
 	filterStateKey:    "%REQ(IDEMPOTENCY-KEY)%",
 	credentialState:   credentialWaits + ", then " + credentialPassed,
+	markState:         "%REQ(X-VERDICT-MARK)%",
 
 	factsHeader:   "v1 flags=%RESPONSE_FLAGS% sent=%UPSTREAM_WIRE_BYTES_SENT% tries=%UPSTREAM_REQUEST_ATTEMPT_COUNT% received=%BYTES_RECEIVED% duration=%DURATION% upload=%REQUEST_DURATION% protocol=%UPSTREAM_PROTOCOL% redirected=%REQ(X-ENVOY-ORIGINAL-URL):1% %FILTER_STATE(verdict.request:PLAIN)% host=%UPSTREAM_HOST% operation=%METADATA(ROUTE:verdict:operation)% cluster=%UPSTREAM_CLUSTER_RAW%",
 	factDetails:   "%RESPONSE_CODE_DETAILS%",

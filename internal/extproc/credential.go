@@ -65,15 +65,15 @@ func (c *credentialSetter) end(err error) error {
 }
 
 func setCredential(authorization, mark string) *extprocv3.ProcessingResponse {
-	resp := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
+	set := []*corev3.HeaderValueOption{newLine(evidence.Authorization, authorization)}
+	if mark != "" {
+		set = append(set, newLine(evidence.Mark, mark))
+	}
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
 		RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{
-			HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{newLine(evidence.Authorization, authorization)}},
+			HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set},
 		}},
 	}}
-	if mark != "" {
-		resp.DynamicMetadata = evidence.MarkMetadata(mark)
-	}
-	return resp
 }
 
 // noCredential ends the attempt before it is sent. Its details tell the judge which filter that was.

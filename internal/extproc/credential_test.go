@@ -60,8 +60,8 @@ func TestCredentialDoesNotShow(t *testing.T) {
 		l.Credentials = l.credentials
 		setter := l.open(t, judgeMetadata(evidence.MetadataRole, "credential"))
 		setter.mayRefuse = true
-		if a := setter.send(showRequest([]string{"cluster=app", "x-envoy-attempt-count=2"})); a.set[evidence.Authorization] != "Bearer SECRET" || a.mark != "MARK" {
-			t.Errorf("set %v, mark %q", a.set, a.mark)
+		if a := setter.send(showRequest([]string{"cluster=app", "x-envoy-attempt-count=2"})); a.set[evidence.Authorization] != "Bearer SECRET" || a.set[evidence.Mark] != "MARK" {
+			t.Errorf("set %v", a.set)
 		}
 		setter.close()
 		for _, refused := range []string{"token=SECRET", "token=SECRET1"} {

@@ -28,7 +28,7 @@ type envoy struct {
 	messageTimeout, maxMessageTimeout time.Duration
 	allowModeOverride, allowEnvoy     bool
 	observability                     bool
-	// mayRefuse: it takes an immediate response and dynamic metadata, as the credential filter does.
+	// mayRefuse: it takes an immediate response, as the credential filter does.
 	mayRefuse                 bool
 	requestBody, responseBody extprocfilterv3.ProcessingMode_BodySendMode
 	maxHeaders                int
@@ -49,7 +49,6 @@ type answer struct {
 	problem  string // the body that replaces the answer's
 	asks     bool   // for the body
 	streamed *extprocv3.StreamedBodyResponse
-	mark     string // beside a credential
 	refused  string // the details of the reply that ends the attempt
 }
 
@@ -141,10 +140,10 @@ func (e *envoy) read(req *extprocv3.ProcessingRequest, resp *extprocv3.Processin
 	if resp.GetOverrideMessageTimeout() != nil {
 		e.t.Error("an answer with an override of the message timeout")
 	}
-	if resp.GetDynamicMetadata() != nil && !e.mayRefuse {
+	if resp.GetDynamicMetadata() != nil {
 		e.t.Errorf("an answer that asks for more than it may: %v", resp)
 	}
-	a := answer{set: map[string]string{}, mark: resp.GetDynamicMetadata().GetFields()["verdict.credential"].GetStructValue().GetFields()["mark"].GetStringValue()}
+	a := answer{set: map[string]string{}}
 	var common *extprocv3.CommonResponse
 	headers := false
 	switch r := resp.GetResponse().(type) {

@@ -108,7 +108,7 @@ func FuzzProcess(f *testing.F) {
 				t.Errorf("%d answers to %d messages", answers, waited)
 			}
 			for _, resp := range s.out {
-				if text := resp.String(); role != "credential" && (strings.Contains(text, "Bearer T") || strings.Contains(text, "verdict.credential")) {
+				if text := resp.String(); role != "credential" && (strings.Contains(text, "Bearer T") || strings.Contains(text, evidence.Mark)) {
 					t.Errorf("a stream of the role %q is told a credential: %s", role, text)
 				}
 			}

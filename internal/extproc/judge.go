@@ -48,7 +48,7 @@ func (j *judge) headers(ctx context.Context, h *extprocv3.HttpHeaders, req *extp
 		j.server.Metrics.FactsMissing.Inc()
 	}
 	f := j.examine(attempt)
-	j.identify(f, evidence.CredentialOf(req.GetAttributes(), req.GetMetadataContext()))
+	j.identify(f, evidence.CredentialOf(req.GetAttributes()))
 	d := j.decide(f)
 	if j.shadows(f.Cluster) {
 		return j.watch(f, d, j.answer), nil

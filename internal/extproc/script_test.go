@@ -202,9 +202,6 @@ func describe(a answer) string {
 	if a.refused != "" {
 		said = append(said, "refused: "+a.refused)
 	}
-	if a.mark != "" {
-		said = append(said, "marked "+a.mark)
-	}
 	if verdict := take(evidence.ReportVerdict); verdict != "" && set[evidence.ReportReason] == "" {
 		said = append(said, verdict)
 	} else if verdict != "" {

@@ -68,12 +68,11 @@ func showHeaders(args []string) *extprocv3.ProcessingRequest {
 	if v["token"] != "" {
 		fields["request.headers['authorization']"] = "Bearer " + v["token"]
 	}
+	if v["mark"] != "" {
+		fields["filter_state['verdict.mark']"] = v["mark"]
+	}
 	if len(fields) > 0 {
 		req.Attributes = attributes(fields)
-	}
-	if v["mark"] != "" {
-		marked, _ := structpb.NewStruct(map[string]any{"mark": v["mark"]})
-		req.MetadataContext = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"verdict.credential": marked}}
 	}
 	return req
 }

@@ -3,12 +3,16 @@ package integration
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	alsv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -23,7 +27,7 @@ import (
 // ledger, the event log, what is remembered of decisions, the operator's pages.
 func TestCredentialSecretsStayInside(t *testing.T) {
 	t.Parallel()
-	c := collector.Start(t)
+	c, entries := collector.Start(t), startEntries(t)
 	quoting := func(i *issuer) http.HandlerFunc { // an endpoint that says again what it was told
 		return func(w http.ResponseWriter, r *http.Request) {
 			_, secret, _ := r.BasicAuth()
@@ -33,7 +37,7 @@ func TestCredentialSecretsStayInside(t *testing.T) {
 	}
 	l := startCredentials(t, stack.FirstFromVerdict, stack.Options{
 		ExtprocEnv: tracesTo(c.Addr),
-		Patches:    []stack.Patch{traced(t, c.Addr)},
+		Patches:    []stack.Patch{traced(t, c.Addr), entries.patch(t)},
 	}, source{name: "good", policy: "{replay_on_401: idempotent, backoff: {base: 0.001s, max: 0.001s}}"}, source{name: "second"}, source{name: "quoting", play: quoting})
 
 	client := []string{"authorization: Bearer clients-token-0"}
@@ -101,6 +105,14 @@ func TestCredentialSecretsStayInside(t *testing.T) {
 		}
 		return decided
 	})
+	seen["Envoy's access log"] = entries.wait(t, len(answers))
+	for _, a := range answers {
+		for _, hit := range l.Upstream.Hits(a.ID) {
+			if hit.Header.Get("X-Verdict-Mark") != "" {
+				t.Errorf("the upstream was shown the mark: %v", hit.Header)
+			}
+		}
+	}
 	for where, text := range seen {
 		for _, secret := range secrets {
 			if at := strings.Index(text, secret); at >= 0 {
@@ -143,11 +155,11 @@ func (l *credentialLab) setByVerdict(t *testing.T, upstream string) (authorizati
 	if err != nil {
 		t.Fatal(err)
 	}
+	set := map[string]string{}
 	for _, h := range resp.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
-		authorization = string(h.GetHeader().GetRawValue())
+		set[h.GetHeader().GetKey()] = string(h.GetHeader().GetRawValue())
 	}
-	mark = resp.GetDynamicMetadata().GetFields()["verdict.credential"].GetStructValue().GetFields()["mark"].GetStringValue()
-	return authorization, mark
+	return set["authorization"], set["x-verdict-mark"]
 }
 
 func readFile(t *testing.T, path string) []byte {
@@ -172,4 +184,73 @@ func fetch(t *testing.T, url string) string {
 		t.Errorf("%s: status %d, %v", url, resp.StatusCode, err)
 	}
 	return string(body)
+}
+
+// entries are what Envoy's access log of the inner hop tells, taken down in Verdict's place.
+type entries struct {
+	alsv3.UnimplementedAccessLogServiceServer
+	addr string
+
+	mu   sync.Mutex
+	text []string
+}
+
+func startEntries(t *testing.T) *entries {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &entries{addr: listener.Addr().String()}
+	server := grpc.NewServer()
+	alsv3.RegisterAccessLogServiceServer(server, e)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func (e *entries) StreamAccessLogs(stream alsv3.AccessLogService_StreamAccessLogsServer) error {
+	for {
+		message, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		e.mu.Lock()
+		for _, entry := range message.GetHttpLogs().GetLogEntry() {
+			e.text = append(e.text, entry.String())
+		}
+		e.mu.Unlock()
+	}
+}
+
+func (e *entries) patch(t *testing.T) stack.Patch {
+	host, port, err := net.SplitHostPort(e.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stack.NewPatch("the access log goes to the test",
+		stack.Set(stack.HCM("attempts")+"/access_log/0/typed_config/common_config/grpc_service/envoy_grpc/cluster_name", "entries"),
+		stack.Append("static_resources/clusters", fmt.Sprintf(`{name: entries, typed_extension_protocol_options: {envoy.extensions.upstreams.http.v3.HttpProtocolOptions: {"@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions, explicit_http_config: {http2_protocol_options: {}}}}, load_assignment: {cluster_name: entries, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: %s, port_value: %s}}}}]}]}}`, host, port)))
+}
+
+// wait returns what was told once there are at least n entries.
+func (e *entries) wait(t *testing.T, n int) string {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		e.mu.Lock()
+		told, text := len(e.text), strings.Join(e.text, "\n")
+		e.mu.Unlock()
+		if told >= n {
+			return text
+		}
+		if time.Now().After(end) {
+			t.Errorf("%d entries of %d attempts or more", told, n)
+			return text
+		}
+	}
 }

@@ -12,12 +12,27 @@ import (
 
 // credentialFile is envoy/credential.yaml.
 type credentialFile struct {
-	Clients     []addition     `yaml:"clients"`
-	Filters     []addition     `yaml:"filters"`
-	On          map[string]any `yaml:"on"`
-	FromVerdict []addition     `yaml:"first_attempts_from_verdict"`
-	FromEnvoy   []addition     `yaml:"first_attempts_from_envoy"`
-	OnInjector  map[string]any `yaml:"on_with_injector"`
+	Clients     []addition `yaml:"clients"`
+	Filters     []addition `yaml:"filters"`
+	On          routePart  `yaml:"on"`
+	FromVerdict []addition `yaml:"first_attempts_from_verdict"`
+	FromEnvoy   []addition `yaml:"first_attempts_from_envoy"`
+	OnInjector  routePart  `yaml:"on_with_injector"`
+}
+
+// routePart is what a virtual host, or a route, has besides.
+type routePart struct {
+	Remove    []any          `yaml:"request_headers_to_remove"`
+	PerFilter map[string]any `yaml:"typed_per_filter_config"`
+}
+
+func (p routePart) apply(c *Config, at string) error {
+	for _, header := range p.Remove {
+		if err := c.splice(at+"/request_headers_to_remove", -1, header); err != nil {
+			return err
+		}
+	}
+	return c.put(at+"/typed_per_filter_config", p.PerFilter)
 }
 
 // addition is one place of hop.yaml and what is put there.
@@ -47,13 +62,13 @@ func Credential(first FirstAttempts, virtualHosts ...string) Patch {
 		if err != nil {
 			return err
 		}
-		parts, on := [][]addition{file.Clients, file.Filters}, maps.Clone(file.On)
+		parts, on := [][]addition{file.Clients, file.Filters}, file.On
 		switch first {
 		case FirstFromVerdict:
 			parts = append(parts, file.FromVerdict)
 		case FirstFromEnvoy:
 			parts = append(parts, file.FromEnvoy)
-			maps.Copy(on, file.OnInjector)
+			maps.Copy(on.PerFilter, file.OnInjector.PerFilter)
 		}
 		for _, part := range parts {
 			for _, a := range part {
@@ -63,7 +78,7 @@ func Credential(first FirstAttempts, virtualHosts ...string) Patch {
 			}
 		}
 		for _, host := range virtualHosts {
-			if err := c.put(VirtualHost("attempts", host)+"/typed_per_filter_config", on); err != nil {
+			if err := on.apply(c, VirtualHost("attempts", host)); err != nil {
 				return err
 			}
 		}

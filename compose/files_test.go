@@ -3,13 +3,22 @@ package compose_test
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"flag"
 	"fmt"
-	"io"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
@@ -18,20 +27,16 @@ import (
 	"github.com/verdictproxy/verdict/test/stack"
 )
 
-// rendered is what Envoy's container runs: envoy/hop.yaml and envoy/credential.yaml by way of two sed scripts.
+// rendered is what Envoy's container runs.
 func rendered(t *testing.T) []byte {
 	t.Helper()
-	run := func(stdin io.Reader, args ...string) *bytes.Buffer {
-		var out, complaints bytes.Buffer
-		sed := exec.Command("sed", args...)
-		sed.Dir, sed.Stdin, sed.Stdout, sed.Stderr = "envoy", stdin, &out, &complaints
-		if err := sed.Run(); err != nil {
-			t.Fatalf("sed %q: %v\n%s", args, err, &complaints)
-		}
-		return &out
+	var out, complaints bytes.Buffer
+	render := exec.Command("bash", "envoy/render.sh", "../../envoy")
+	render.Stdout, render.Stderr = &out, &complaints
+	if err := render.Run(); err != nil || complaints.Len() > 0 {
+		t.Fatalf("%v\n%s", err, &complaints)
 	}
-	filters := run(nil, "-n", "-E", "-f", "credential.sed", "../../envoy/credential.yaml")
-	return run(filters, "-E", "-f", "hop.sed", "../../envoy/hop.yaml").Bytes()
+	return out.Bytes()
 }
 
 const (
@@ -40,8 +45,8 @@ const (
 	none  = `{thresholds: [{max_connections: 0, max_pending_requests: 0, max_requests: 0}]}`
 )
 
-// It is what the patches make of the same two files with which demo and tests run Envoy: addresses, a cluster
-// for each scenario that needs one, the credential filters. Nothing else differs from hop.yaml.
+// It is what the patches make of the same files with which demo and tests run Envoy: addresses, a cluster for
+// each scenario that needs one, the credential filters, TLS. Nothing else differs from hop.yaml.
 func TestHopIsWhatDemoAndTestsRun(t *testing.T) {
 	at := func(host string, port int) string {
 		return fmt.Sprintf("{socket_address: {address: %s, port_value: %d}}", host, port)
@@ -54,7 +59,23 @@ func TestHopIsWhatDemoAndTestsRun(t *testing.T) {
 		return stack.Set(stack.Cluster(cluster)+"/load_assignment",
 			fmt.Sprintf("{cluster_name: %s, endpoints: [{lb_endpoints: [%s]}]}", cluster, strings.Join(all, ", ")))
 	}
+	text, err := os.ReadFile("../envoy/tls/cluster.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Socket any `yaml:"transport_socket"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	socket, err := yaml.Marshal(file.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
 	edits := []stack.Edit{
+		stack.Set("node", "{id: envoy, cluster: edge}"),
+		stack.Set(stack.Cluster("verdict")+"/transport_socket", string(socket)),
 		stack.Set("admin/address", at("0.0.0.0", 9901)),
 		stack.Set(stack.Listener("outer")+"/address", at("0.0.0.0", 10000)),
 		endpoints("verdict", 9002, "verdict-1", "verdict-2"),
@@ -89,12 +110,31 @@ func TestHopIsWhatDemoAndTestsRun(t *testing.T) {
 }
 
 // Envoy takes the file without a warning, and so does `extproc check` together with Verdict's own, but for
-// the two that speak of a network, which is compose's own here: to Verdict, and to the token endpoint.
+// the one that speaks of the network to the token endpoint, which is compose's own here.
 func TestEnvoyAndCheckAcceptIt(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "envoy.yaml")
-	if err := os.WriteFile(file, rendered(t), 0o600); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	for _, from := range []string{"../envoy/tls", "envoy/tls"} {
+		if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
 	}
+	// As they are mounted, but in a folder of the test.
+	moved := func(name string, text []byte) string {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte("/etc/envoy/tls"), []byte(dir)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	for _, name := range []string{"client.yaml", "authority.yaml"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved(name, text)
+	}
+	file := moved("envoy.yaml", rendered(t))
 	envoy, err := stack.FindEnvoy(stack.EnvoyVersion)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +148,7 @@ func TestEnvoyAndCheckAcceptIt(t *testing.T) {
 		t.Errorf("extproc check: exit code %d", code)
 	}
 	for line := range strings.Lines(stderr.String()) {
-		if !strings.HasSuffix(line, "(plaintext)\n") && !strings.Contains(line, "allow_http") {
+		if !strings.Contains(line, "allow_http") {
 			t.Errorf("extproc check: %s", line)
 		}
 	}
@@ -131,5 +171,79 @@ func TestVerdictBeginsWithTheDemosFile(t *testing.T) {
 	}
 	if !bytes.HasPrefix(ours, demo) {
 		t.Error("compose/verdict/verdict.yaml does not begin with envoy/verdict.yaml: copy it there, above what compose adds")
+	}
+}
+
+// The keys of the demo: -update makes new ones.
+var update = flag.Bool("update", false, "make new keys and certificates")
+
+// keys are the files of each side: its own certificate and key, and the authority of the other one's.
+var keys = []struct{ name, cert, key, authority string }{
+	{"verdict.example", "verdict/tls/server.crt", "verdict/tls/server.key", "envoy/tls/servers.pem"},
+	{"envoy.example", "envoy/tls/client.crt", "envoy/tls/client.key", "verdict/tls/clients.pem"},
+}
+
+// Certificates and keys fit together, have the names that envoy/tls and verdict.yaml ask for, and will do for
+// years.
+func TestKeys(t *testing.T) {
+	for _, k := range keys {
+		if *update {
+			makeKeys(t, k.name, k.cert, k.key, k.authority)
+		}
+		pair, err := tls.LoadX509KeyPair(k.cert, k.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		authority, err := os.ReadFile(k.authority)
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(authority) {
+			t.Fatalf("%s: no certificate", k.authority)
+		}
+		for _, when := range []time.Time{time.Now(), time.Now().AddDate(5, 0, 0)} {
+			_, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: k.name, CurrentTime: when, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+			if err != nil {
+				t.Errorf("%s at %s: %v", k.cert, when, err)
+			}
+		}
+	}
+}
+
+// makeKeys makes an authority, signs one certificate, and forgets the authority's key.
+func makeKeys(t *testing.T, name, certFile, keyFile, authorityFile string) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	from, to := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "compose demo: " + name}, NotBefore: from, NotAfter: to,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotBefore: from, NotAfter: to, DNSNames: []string{name},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(err)
+	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(err)
+	rootDER, err := x509.CreateCertificate(rand.Reader, root, root, &rootKey.PublicKey, rootKey)
+	must(err)
+	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, root, &leafKey.PublicKey, rootKey)
+	must(err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(leafKey)
+	must(err)
+	for _, file := range []struct {
+		name, kind string
+		der        []byte
+	}{{authorityFile, "CERTIFICATE", rootDER}, {certFile, "CERTIFICATE", leafDER}, {keyFile, "PRIVATE KEY", keyDER}} {
+		must(os.MkdirAll(filepath.Dir(file.name), 0o755))
+		must(os.WriteFile(file.name, pem.EncodeToMemory(&pem.Block{Type: file.kind, Bytes: file.der}), 0o644))
 	}
 }

@@ -1,5 +1,5 @@
 # The filters of envoy/credential.yaml as elements of the inner hop's list. First attempts get their
-# credential from Verdict too. `sed -n -E -f credential.sed credential.yaml`
+# credential from Verdict too.
 /^filters:$/,/^- at: static_resources/{
   /^      xds_matcher:$/,/^            on_match:/{
     s/^      xds_matcher:$/              xds_matcher: {}/p

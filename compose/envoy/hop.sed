@@ -1,6 +1,5 @@
-# What compose changes in envoy/hop.yaml: addresses, what envoy/credential.yaml says, and one more upstream
-# for each way in which an attempt ends before an upstream is asked.
-# `sed -n -E -f credential.sed credential.yaml | sed -E -f hop.sed hop.yaml`
+# What render.sh changes in envoy/hop.yaml: addresses, what envoy/credential.yaml and envoy/tls say, and one
+# more upstream for each way in which an attempt ends before an upstream is asked.
 
 # Listeners that other containers reach.
 s/address: 127\.0\.0\.1, port_value: (9901|10000)\b/address: 0.0.0.0, port_value: \1/
@@ -13,11 +12,16 @@ s/address: 127\.0\.0\.1, port_value: (8080|8081|8443)\b/address: upstream, port_
 /^  - name: (verdict|app|app-h2|app-tls)$/a\
     cluster_type: {name: envoy.cluster.dns, typed_config: {"@type": type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster, dns_lookup_family: V4_ONLY, dns_refresh_rate: 0.5s}}
 
-# envoy/credential.yaml: clients have no authorization of their own; the filters, from the standard input, in
-# front of the judge; what the facts and the judge are told.
+# envoy/tls: Verdict is across a network.
+/^admin:/a\
+node: {id: envoy, cluster: edge}
+/^  - name: verdict$/r /dev/fd/4
+
+# envoy/credential.yaml: clients have no authorization of their own; the filters in front
+# of the judge; what the facts and the judge are told.
 /^ +- append: .*header: \{key: x-verdict-id, /a\
               - remove: authorization
-/^ +# judge: decides on every failing attempt/r /dev/stdin
+/^ +# judge: decides on every failing attempt/r /dev/fd/3
 /^ +- append: .*header: \{key: x-verdict-request-id, /a\
                     - append: {append_action: OVERWRITE_IF_EXISTS_OR_ADD, header: {key: x-verdict-credential, value: "%FILTER_STATE(verdict.credential:PLAIN)%"}}
 /^ +- name: judge$/,/^ +- name: facts$/s/^( +)response_attributes: .*/\1response_attributes: ["request.headers['idempotency-key']", "request.headers['x-http-method-override']", "request.headers['x-http-method']", "request.headers['x-method-override']", "request.headers['authorization']"]\n\1metadata_options: {forwarding_namespaces: {untyped: [verdict.credential]}}/

@@ -36,7 +36,6 @@ func start(t *testing.T) *project {
 		t.Fatal(err)
 	}
 	t.Setenv("EVENTS_DIR", p.events)
-	t.Setenv("CONFIG_DIR", configured(t))
 	for _, port := range []string{"ENVOY", "ENVOY_ADMIN", "VERDICT_1", "VERDICT_2", "UPSTREAM", "LOAD", "PROMETHEUS", "GRAFANA"} {
 		t.Setenv(port+"_PORT", "") // any
 	}

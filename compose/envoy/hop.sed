@@ -24,7 +24,7 @@ node: {id: envoy, cluster: edge}
 /^ +# judge: decides on every failing attempt/r /dev/fd/3
 /^ +- append: .*header: \{key: x-verdict-request-id, /a\
                     - append: {append_action: OVERWRITE_IF_EXISTS_OR_ADD, header: {key: x-verdict-credential, value: "%FILTER_STATE(verdict.credential:PLAIN)%"}}
-/^ +- name: judge$/,/^ +- name: facts$/s/^( +)response_attributes: .*/\1response_attributes: ["request.headers['idempotency-key']", "request.headers['x-http-method-override']", "request.headers['x-http-method']", "request.headers['x-method-override']", "request.headers['authorization']"]\n\1metadata_options: {forwarding_namespaces: {untyped: [verdict.credential]}}/
+/^ +- name: judge$/,/^ +- name: facts$/s/^( +)response_attributes: .*/\1response_attributes: ["request.headers['idempotency-key']", "request.headers['x-http-method-override']", "request.headers['x-http-method']", "request.headers['x-method-override']", "request.headers['authorization']", "filter_state['verdict.mark']"]/
 
 # The upstreams of the scenarios: virtual hosts behind the last of hop.yaml's, clusters at the end.
 /^ +routes: \[\{name: app-tls, /r hosts.yaml

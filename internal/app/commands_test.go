@@ -36,7 +36,7 @@ func startService(t *testing.T, args ...string) (api, admin string) {
 			t.Errorf("serve: exit code %d\n%s", code, &log)
 		}
 	})
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if code, _, errors := command(t, "budget", "list", "--server="+admin); code == 0 {
 			return api, admin
 		} else if time.Now().After(end) {

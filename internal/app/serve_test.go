@@ -93,7 +93,7 @@ func (p *program) get(t *testing.T, path string) string {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial(network(p.admin), p.admin) }}
 	defer transport.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Get("http://admin" + path)
+	resp, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Get("http://admin" + path)
 	if err != nil {
 		t.Fatal(err)
 	}

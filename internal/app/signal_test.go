@@ -62,7 +62,7 @@ func TestSignals(t *testing.T) {
 
 func eventually(t *testing.T, log *buffer, word string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), word); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), word); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no %s in the log:\n%s", word, log)
 		}
@@ -74,7 +74,7 @@ func within(t *testing.T, ended chan error) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("the program does not end")
 		return nil
 	}

@@ -60,8 +60,8 @@ lint: imports ## gofmt, vet, staticcheck, buf lint, buf breaking, and whether ge
 
 # The integration tests come alone: beside the enumerations of the unit tests Envoy starves.
 test: tools ## all tests, those on the real Envoy included
-	go test -race -timeout 8m $(TESTFLAGS) $$(go list ./... | grep -vE '/test/(integration|compose|console)$$')
-	go test -race -timeout 8m $(TESTFLAGS) ./test/integration
+	go test -race -timeout 15m $(TESTFLAGS) $$(go list ./... | grep -vE '/test/(integration|compose|console)$$')
+	go test -race -timeout 15m $(TESTFLAGS) ./test/integration
 
 soak-budget: tools ## the payment law over many more fleets and simulated lives than in `make test`
 	SOAK=$(SEEDS) go test -count 1 -timeout 0 -v -run 'TestFleet$$|TestSimulation$$' ./pkg/budget/redis

@@ -58,7 +58,7 @@ func (c *credentialSetter) handle(ctx context.Context, req *extprocv3.Processing
 // end is the stream's end. Envoy (1.40, failure_mode_allow: false) sends an attempt whose stream has ended
 // in order without an answer, and with it what it carried before.
 func (c *credentialSetter) end(err error) error {
-	if err == nil && !c.answered {
+	if err == nil && (!c.answered || c.stream.Context().Err() != nil) {
 		return status.Error(codes.Unavailable, "the stream ends before the credential is there")
 	}
 	return err

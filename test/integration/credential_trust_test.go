@@ -72,8 +72,14 @@ func TestCredentialIsOffElsewhere(t *testing.T) {
 	l.KillService(0)
 	l.WaitHealthy(0)
 	wantStatus(t, l.Do(stack.Request{}), 200)
-	if a := l.Do(get("app1")); a.Status < 500 || len(l.Upstream.Hits(a.ID)) != 0 {
-		t.Errorf("without Verdict: status %d, %d attempts without a credential", a.Status, len(l.Upstream.Hits(a.ID)))
+	for _, method := range []string{"GET", "POST"} {
+		a := l.Do(with(get("app1"), method))
+		if a.Status < 500 || len(l.Upstream.Hits(a.ID)) != 0 {
+			t.Errorf("without Verdict: %s: status %d, %d attempts without a credential", method, a.Status, len(l.Upstream.Hits(a.ID)))
+		}
+		if report := a.Report(); report.Verdict != "" {
+			t.Errorf("without Verdict: %s, which was not sent: %+v", method, report)
+		}
 	}
 }
 

@@ -4,13 +4,14 @@ import {facts, ladder, verdict} from './ladder.js';
 import {ago, answer, count, exactly, states, word} from './words.js';
 
 const page = 50;
-const most = 500; // that are listed again when something has changed
+const most = 1000; // on a page of the API
 const walks = ['CASE_STATE_OPEN', 'CASE_STATE_EXECUTED', 'CASE_STATE_NOT_EXECUTED', 'CASE_STATE_GIVEN_UP'];
 const form = byId('filter');
 
 let cases = []; // as listed
-let walk; // the states that are still to be listed, and where
+let more = false; // are there
 let turn = 0; // of the latest listing: what an older one brings is dropped
+let wanted = page; // cases, as often as somebody has asked for more
 let chosen = '';
 
 const filterOf = () => {
@@ -20,10 +21,10 @@ const filterOf = () => {
   return {filter, states: state.value ? [state.value] : walks};
 };
 
-// list begins anew; as many cases as were shown are asked for, within reason.
+// list begins anew; as many cases as are wanted are asked for.
 export async function list() {
   const {filter, states} = filterOf();
-  const enough = Math.min(Math.max(page, cases.length), most);
+  const enough = wanted;
   const mine = ++turn;
   const next = {filter, states: [...states], token: ''};
   const found = [];
@@ -35,14 +36,14 @@ export async function list() {
   }
   if (mine !== turn) return;
   cases = found;
-  walk = next;
+  more = next.states.length > 0;
   problem(byId('ledger-problem'), '');
   draw();
 }
 
 async function gather(next, found, enough) {
   while (next.states.length && found.length < enough) {
-    const answer = await ledger('List', {filter: {...next.filter, state: next.states[0]}, pageSize: enough - found.length, pageToken: next.token});
+    const answer = await ledger('List', {filter: {...next.filter, state: next.states[0]}, pageSize: Math.min(enough - found.length, most), pageToken: next.token});
     found.push(...answer.cases ?? []);
     next.token = answer.nextPageToken ?? '';
     if (!next.token) next.states.shift();
@@ -50,18 +51,10 @@ async function gather(next, found, enough) {
 }
 
 byId('more').addEventListener('click', async () => {
-  const mine = turn;
-  const found = [];
-  try {
-    await gather(walk, found, page);
-  } catch (error) {
-    problem(byId('ledger-problem'), error);
-    return;
-  }
-  if (mine !== turn) return;
-  cases = [...cases, ...found];
-  draw();
-  announce(`${count(found.length)} more cases`);
+  const before = cases.length;
+  wanted = before + page;
+  await list();
+  announce(`${count(cases.length - before)} more cases`);
 });
 
 function draw() {
@@ -69,7 +62,7 @@ function draw() {
   const focused = document.activeElement?.closest?.('#cases a')?.dataset.case;
   list.replaceChildren(...cases.map(row));
   if (focused) [...list.querySelectorAll('a')].find(a => a.dataset.case === focused)?.focus();
-  byId('more').hidden = !walk?.states.length;
+  byId('more').hidden = !more;
   const empty = byId('ledger-empty');
   empty.hidden = cases.length > 0;
   if (cases.length) return;
@@ -256,10 +249,15 @@ export function age() {
   for (const time of byId('cases').querySelectorAll('time')) text(time, ago(new Date(time.dateTime)));
 }
 
+function begin() {
+  wanted = page;
+  list();
+}
+
 let typing;
 form.addEventListener('input', () => {
   clearTimeout(typing);
-  typing = setTimeout(() => { cases = []; list(); }, 200);
+  typing = setTimeout(() => { begin(); }, 200);
 });
 form.addEventListener('submit', event => event.preventDefault());
-form.addEventListener('reset', () => setTimeout(() => { cases = []; list(); }));
+form.addEventListener('reset', () => setTimeout(() => { begin(); }));

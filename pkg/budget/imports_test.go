@@ -18,7 +18,7 @@ func TestImports(t *testing.T) {
 	const lru = "github.com/hashicorp/golang-lru/v2/"
 	for pkg, allowed := range map[string][]string{
 		here:                 {here},
-		here + "/memory":     {here, here + "/memory", lru + "simplelru", lru + "internal"},
+		here + "/memory":     {here, here + "/memory", here + "/internal/accounts", lru + "simplelru", lru + "internal"},
 		here + "/budgettest": {here, here + "/budgettest"},
 	} {
 		list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", pkg)

@@ -3,17 +3,16 @@ package memory
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/verdictproxy/verdict/pkg/budget"
+	"github.com/verdictproxy/verdict/pkg/budget/internal/accounts"
 )
 
 // account is one upstream's ledger under a lock, and the handle to it. Each is an allocation of its
 // own of more than a kilobyte, so two upstreams share no cache line; what every call needs of the
-// Budget is copied here, because Budget.mu dirties the Budget's own lines.
+// Budget is copied here, because the lock of its accounts dirties the Budget's own lines.
 type account struct {
-	mu     sync.Mutex
-	gone   bool // evicted, or the budget is closed
+	accounts.Door
 	clock  func() int64
 	log    *budget.EventLog
 	ledger budget.Ledger
@@ -23,105 +22,111 @@ type account struct {
 	serial   int // makes grant ids unique when an upstream gets its second account
 }
 
-// lock locks the account, unless it no longer stands for its upstream.
-//
-// Callers read the clock with the lock held: a call that had to wait must not act by an older time.
-func (a *account) lock() bool {
-	a.mu.Lock()
-	if a.gone {
-		a.mu.Unlock()
-		return false
-	}
-	return true
+// again is where the calls of an evicted account go.
+func (a *account) again() accounts.Newcomer[*account] {
+	return a.budget.accounts.Newcomer(a.upstream)
 }
 
-// again is where the calls of an evicted account go.
-func (a *account) again() newcomer { return newcomer{a.budget, a.upstream} }
+// Name and the other methods of accounts.Account are documented there.
+func (a *account) Name() string { return a.upstream }
 
 func (a *account) Deposit(n int) {
 	if n <= 0 {
 		return
 	}
-	if !a.lock() {
+	if !a.Enter() {
 		a.again().Deposit(n)
 		return
 	}
+	a.Pay(n)
+	a.Leave()
+}
+
+func (a *account) Pay(n int) {
 	milli := a.ledger.Deposit(a.clock(), n)
 	if a.log != nil {
 		a.logDeposit(n, milli)
 	}
-	a.mu.Unlock()
+}
+
+func (a *account) PayAs(n int, s budget.Settings) {
+	milli := a.ledger.DepositAs(a.clock(), n, s)
+	if a.log != nil {
+		a.logDeposit(n, milli)
+	}
 }
 
 func (a *account) TryWithdraw(ctx context.Context) (budget.Grant, bool) {
-	if !a.lock() {
+	if !a.Enter() {
 		return a.again().TryWithdraw(ctx)
 	}
 	g, ok := a.ledger.Withdraw(a.clock())
 	if ok && a.log != nil {
 		g, ok = a.logGrant(g)
 	}
-	a.mu.Unlock()
+	a.Leave()
+	return g, ok
+}
+
+func (a *account) Take(context.Context) (budget.Grant, bool) {
+	g, ok := a.ledger.Withdraw(a.clock())
+	if ok && a.log != nil {
+		return a.logGrant(g)
+	}
 	return g, ok
 }
 
 func (a *account) Return(g budget.Grant) {
-	if shared := a.budget.shared; a != shared && g.Issuer == any(&shared.ledger) {
+	if shared := a.budget.accounts.Shared(); a != shared && g.Issuer == any(&shared.ledger) {
 		a = shared // granted when this upstream was a newcomer
 	}
-	if !a.lock() {
+	if !a.Enter() {
 		return // idle for longer than any of its grants lives
 	}
 	if a.ledger.Return(a.clock(), g) && a.log != nil {
 		a.logReturn(g)
 	}
-	a.mu.Unlock()
+	a.Leave()
 }
 
 func (a *account) Empty() bool {
-	if !a.lock() {
+	if !a.Enter() {
 		return a.again().Empty()
 	}
-	defer a.mu.Unlock()
-	return a.ledger.Empty(a.clock())
+	defer a.Leave()
+	return a.IsEmpty()
 }
 
+func (a *account) IsEmpty() bool { return a.ledger.Empty(a.clock()) }
+
 func (a *account) State() budget.State {
-	if s, ok := a.look(); ok {
+	if s, ok := a.Look(); ok {
 		return s
 	}
 	return a.again().State()
 }
 
-func (a *account) look() (budget.State, bool) {
-	if !a.lock() {
+func (a *account) Look() (budget.State, bool) {
+	if !a.Enter() {
 		return budget.State{}, false
 	}
-	defer a.mu.Unlock()
+	defer a.Leave()
 	s := a.ledger.State(a.clock())
 	s.Upstream = a.upstream
 	return s, true
 }
 
-// retire makes handles look elsewhere from now on.
-func (a *account) retire() {
-	a.mu.Lock()
-	a.gone = true
-	a.mu.Unlock()
+func (a *account) RetireIdle(now int64) (retired bool, idleAt int64) {
+	a.Hold()
+	defer a.Leave()
+	a.Gone = a.Gone || a.ledger.Idle(now)
+	return a.Gone, a.ledger.IdleAt()
 }
 
-// retireIdle retires an account that is idle; else it says when it will be, left alone.
-func (a *account) retireIdle(now int64) (retired bool, idleAt int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.gone = a.gone || a.ledger.Idle(now)
-	return a.gone, a.ledger.IdleAt()
-}
-
-func (a *account) change(s budget.Settings) {
-	a.mu.Lock()
+func (a *account) Change(s budget.Settings) {
+	a.Hold()
 	a.ledger.Change(a.clock(), s)
-	a.mu.Unlock()
+	a.Leave()
 }
 
 // The log functions are called after the ledger counted and before the lock is let go, so nobody sees

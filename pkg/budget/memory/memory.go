@@ -3,19 +3,15 @@ package memory
 
 import (
 	"cmp"
-	"math"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
-
 	"github.com/verdictproxy/verdict/pkg/budget"
+	"github.com/verdictproxy/verdict/pkg/budget/internal/accounts"
 )
 
 // DefaultMaxUpstreams is Options.MaxUpstreams where it is not positive. An account takes about 2 KiB.
-const DefaultMaxUpstreams = 1024
+const DefaultMaxUpstreams = accounts.DefaultMax
 
 // Options of New; the zero value is ready to use.
 type Options struct {
@@ -42,18 +38,9 @@ type Options struct {
 // keeps deposits for the default interval, and has no reserve. A newcomer leaves it as soon as an
 // account becomes idle. While it shares, Unlimited counts as Never.
 type Budget struct {
-	settings func(string) budget.Settings
 	clock    func() int64
 	log      *budget.EventLog
-	max      int
-	shared   *account
-
-	mu       sync.Mutex // taken before an account's
-	accounts *simplelru.LRU[string, *account]
-	serial   int   // of the account created last
-	now      int64 // the latest instant at which an account was opened or evicted
-	idleAt   int64 // no account is idle before this instant
-	closed   bool
+	accounts accounts.Set[*account]
 }
 
 var _ budget.Budget = (*Budget)(nil)
@@ -62,21 +49,11 @@ var _ budget.Budget = (*Budget)(nil)
 // Reload, and by the calls of an upstream that shares; nil is budget.DefaultSettings for all. It must
 // be safe for concurrent use and, since a lock may be held, must not call the budget.
 func New(settings func(upstream string) budget.Settings, o Options) *Budget {
-	if settings == nil {
-		settings = func(string) budget.Settings { return budget.DefaultSettings() }
-	}
-	if o.MaxUpstreams <= 0 {
-		o.MaxUpstreams = DefaultMaxUpstreams
-	}
 	if o.Clock == nil {
 		o.Clock = monotonic
 	}
-	b := &Budget{settings: settings, clock: o.Clock, log: o.Log, max: o.MaxUpstreams}
-	b.accounts, _ = simplelru.NewLRU[string, *account](o.MaxUpstreams, nil) // fails for a size <= 0 only
-	sharing := budget.DefaultSettings()
-	sharing.Reserve = 0
-	b.now, b.idleAt = b.clock(), math.MinInt64
-	b.shared = b.open("", sharing, b.now)
+	b := &Budget{clock: o.Clock, log: o.Log}
+	b.accounts.Init(settings, o.Clock, o.MaxUpstreams, b.open)
 	return b
 }
 
@@ -85,87 +62,27 @@ var base = time.Now()
 // monotonic reads only the monotonic half of the clock, at about half the price of time.Now.
 func monotonic() int64 { return int64(time.Since(base)) }
 
-// open makes an account; b.mu is held, or b is not yet known to anybody.
-func (b *Budget) open(upstream string, s budget.Settings, now int64) *account {
-	b.serial++
-	a := &account{budget: b, clock: b.clock, log: b.log, upstream: upstream, serial: b.serial}
+func (b *Budget) open(upstream string, s budget.Settings, serial int, now int64) *account {
+	a := &account{budget: b, clock: b.clock, log: b.log, upstream: upstream, serial: serial}
 	a.ledger.Init(s, now)
 	return a
 }
 
 // Account is documented at budget.Budget.
 func (b *Budget) Account(upstream string) budget.Account {
-	if a := b.resolve(upstream); a != nil && a != b.shared {
-		return a
-	}
-	return newcomer{b, strings.Clone(upstream)}
-}
-
-// resolve finds the account that stands for an upstream at this moment; nil when closed. It may be
-// evicted before the caller has locked it.
-func (b *Budget) resolve(upstream string) *account {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil
-	}
-	if upstream == "" {
-		return b.shared
-	}
-	if a, ok := b.accounts.Get(upstream); ok {
-		return a
-	}
-	// Never back: an account must not begin before the one evicted under its name ended.
-	b.now = max(b.now, b.clock())
-	if b.accounts.Len() >= b.max && !b.evict(b.now) {
-		return b.shared
-	}
-	upstream = strings.Clone(upstream)
-	a := b.open(upstream, b.settings(upstream), b.now)
-	b.accounts.Add(upstream, a)
-	return a
-}
-
-// evict removes one idle account, if there is any.
-func (b *Budget) evict(now int64) bool {
-	if now < b.idleAt {
-		return false
-	}
-	idleAt := int64(math.MaxInt64)
-	for _, a := range b.accounts.Values() { // least recently resolved first
-		retired, at := a.retireIdle(now)
-		if retired {
-			b.accounts.Remove(a.upstream)
-			return true
-		}
-		idleAt = min(idleAt, at)
-	}
-	b.idleAt = idleAt // use only moves it later, so no scan is needed before
-	return false
+	return b.accounts.Handle(upstream, func(a *account) budget.Account { return a })
 }
 
 // Reload puts in force what settings says now, for all accounts, and refills none of them: see
 // budget.Ledger's Change.
-func (b *Budget) Reload() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.idleAt = math.MinInt64 // an interval may have become shorter
-	for _, a := range b.accounts.Values() {
-		a.change(b.settings(a.upstream))
-	}
-}
+func (b *Budget) Reload() { b.accounts.Reload() }
 
 // List is documented at budget.Budget.
 func (b *Budget) List() []budget.State {
-	b.mu.Lock()
-	accounts := b.accounts.Values()
-	b.mu.Unlock()
 	var list []budget.State
-	if s, ok := b.shared.look(); ok && s.Firsts+s.Retries+s.Refused > 0 {
-		list = append(list, s)
-	}
-	for _, a := range accounts {
-		if s, ok := a.look(); ok {
+	for _, a := range b.accounts.All() {
+		s, ok := a.Look()
+		if ok && (a != b.accounts.Shared() || s.Firsts+s.Retries+s.Refused > 0) {
 			list = append(list, s)
 		}
 	}
@@ -175,12 +92,9 @@ func (b *Budget) List() []budget.State {
 
 // Close is documented at budget.Budget. It returns nil, and leaves the event log's writer open.
 func (b *Budget) Close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
-	for _, a := range append(b.accounts.Values(), b.shared) {
-		a.retire()
+	all, _ := b.accounts.Close()
+	for _, a := range all {
+		a.Retire()
 	}
-	b.accounts.Purge()
 	return nil
 }

@@ -3,10 +3,10 @@ package redis
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/verdictproxy/verdict/pkg/budget"
+	"github.com/verdictproxy/verdict/pkg/budget/internal/accounts"
 )
 
 // account is what this process holds of one upstream's account: a core under a lock, at most one call
@@ -19,8 +19,7 @@ type account struct {
 	keys     []string
 	serial   int // makes grant ids unique when an upstream gets its second account
 
-	mu       sync.Mutex
-	gone     bool // evicted, or the budget is closed
+	accounts.Door
 	settings budget.Settings
 	never    bool // of settings
 	free     bool // Unlimited
@@ -40,29 +39,29 @@ type account struct {
 	touched    int64 // latest call that was not a mere look
 }
 
-func (a *account) lock() bool {
-	a.mu.Lock()
-	if a.gone {
-		a.mu.Unlock()
-		return false
-	}
-	return true
+// again is where the calls of an evicted account go.
+func (a *account) again() accounts.Newcomer[*account] {
+	return a.budget.accounts.Newcomer(a.upstream)
 }
 
-// again is where the calls of an evicted account go.
-func (a *account) again() newcomer { return newcomer{a.budget, a.upstream} }
+// Name and the other methods of accounts.Account are documented there.
+func (a *account) Name() string { return a.upstream }
 
 func (a *account) Deposit(n int) {
 	if n <= 0 {
 		return
 	}
-	if !a.lock() {
+	if !a.Enter() {
 		a.again().Deposit(n)
 		return
 	}
-	a.deposit(n, a.ratio)
-	a.mu.Unlock()
+	a.Pay(n)
+	a.Leave()
 }
+
+func (a *account) Pay(n int) { a.deposit(n, a.ratio) }
+
+func (a *account) PayAs(n int, s budget.Settings) { a.deposit(n, ratioOf(s)) }
 
 // mostFirsts keeps the product with a ratio from overflowing.
 const mostFirsts = maxMilli / budget.Token
@@ -79,11 +78,16 @@ func (a *account) deposit(n int, ratio int64) {
 }
 
 func (a *account) TryWithdraw(ctx context.Context) (g budget.Grant, ok bool) {
-	if !a.lock() {
+	if !a.Enter() {
 		return a.again().TryWithdraw(ctx)
 	}
 	ok = a.withdraw(ctx, &g)
-	a.mu.Unlock()
+	a.Leave()
+	return g, ok
+}
+
+func (a *account) Take(ctx context.Context) (g budget.Grant, ok bool) {
+	ok = a.withdraw(ctx, &g)
 	return g, ok
 }
 
@@ -106,7 +110,7 @@ func (a *account) withdraw(ctx context.Context, g *budget.Grant) bool {
 		if !a.await(ctx, time.Duration(deadline-now), 1) {
 			deadline = now
 		}
-		if a.gone {
+		if a.Gone {
 			return false
 		}
 		now = a.clock()
@@ -119,103 +123,6 @@ func (a *account) withdraw(ctx context.Context, g *budget.Grant) bool {
 		return a.grant(now, t, g)
 	}
 	return a.refuse(now)
-}
-
-func (a *account) worthWaiting(now, deadline int64) bool {
-	if now >= deadline || a.budget.down.Load() {
-		return false
-	}
-	if a.calling {
-		return now < a.sentAt+a.budget.wait // else it is late, and nobody waits for it any more
-	}
-	return a.core.worthAsking(now) && a.pace.at() < deadline
-}
-
-// await lets go of the lock until a call has ended; false when it gave up before that. tokens is how
-// many the caller hopes for.
-func (a *account) await(ctx context.Context, d time.Duration, tokens int64) bool {
-	a.waiting += tokens
-	a.call(a.clock())
-	wake := a.wake
-	a.mu.Unlock()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	ended := true
-	select {
-	case <-wake:
-	case <-timer.C:
-		ended = false
-	case <-ctx.Done():
-		ended = false
-	}
-	a.mu.Lock()
-	a.waiting -= tokens
-	return ended
-}
-
-// call begins a call, unless one is under way, the pace forbids it, or there is no server.
-func (a *account) call(now int64) {
-	if a.calling || a.budget.down.Load() || !a.pace.take(now) {
-		return
-	}
-	r := a.core.plan(now, a.budget.timeline.view(a.shard), a.waiting, false)
-	if r == nil {
-		return
-	}
-	a.calling, a.sentAt = true, now
-	a.budget.running.Go(func() { a.exchange(r) })
-}
-
-// exchange is one call: a request, and its reply or failure.
-func (a *account) exchange(r *request) {
-	b := a.budget
-	sent := a.clock()
-	reply, err := b.server.exec(a.keys, r)
-	recv := a.clock()
-	a.mu.Lock()
-	if err == nil {
-		a.core.onReply(sent, recv, reply, b.timeline.learn(a.shard, r.view, sent, recv, reply))
-	} else {
-		a.core.onFailure()
-	}
-	b.outcome(time.Duration(recv-sent), err)
-	a.calling = false
-	a.calls++
-	close(a.wake)
-	a.wake = make(chan struct{})
-	if !a.gone && a.core.lacks(recv, a.waiting) {
-		a.call(recv)
-	}
-	a.mu.Unlock()
-}
-
-// tick is called once in a flush period.
-func (a *account) tick(now int64) {
-	if !a.lock() {
-		return
-	}
-	defer a.mu.Unlock()
-	for id, deadline := range a.returned {
-		if deadline <= now {
-			delete(a.returned, id)
-		}
-	}
-	if a.waiting > 0 || a.core.needsFlush(now) {
-		a.call(now)
-	}
-}
-
-// probe asks whether the server is there, and brings nothing.
-func (a *account) probe() {
-	b := a.budget
-	r := &request{view: b.timeline.view(a.shard), settings: a.core.settings, planned: a.clock()}
-	sent := a.clock()
-	reply, err := b.server.exec(a.keys, r)
-	recv := a.clock()
-	if err == nil {
-		b.timeline.learn(a.shard, r.view, sent, recv, reply)
-	}
-	b.outcome(time.Duration(recv-sent), err)
 }
 
 // A grant's Bucket is where its token came from, its At the monotonic instant at which that expires.
@@ -244,13 +151,13 @@ func (a *account) refuse(now int64) bool {
 }
 
 func (a *account) Return(g budget.Grant) {
-	if shared := a.budget.shared; a != shared && g.Issuer == any(shared) {
+	if shared := a.budget.shared(); a != shared && g.Issuer == any(shared) {
 		a = shared // granted when this upstream was a newcomer
 	}
-	if g.Issuer != any(a) || !a.lock() {
+	if g.Issuer != any(a) || !a.Enter() {
 		return // of an evicted account everything has expired
 	}
-	defer a.mu.Unlock()
+	defer a.Leave()
 	now := a.clock()
 	a.touched = now
 	if _, twice := a.returned[g.ID]; twice || g.ID == 0 || g.ID>>idShift > a.lastID || g.At <= now {
@@ -270,53 +177,36 @@ func (a *account) Return(g budget.Grant) {
 }
 
 func (a *account) Empty() bool {
-	if !a.lock() {
+	if !a.Enter() {
 		return a.again().Empty()
 	}
-	defer a.mu.Unlock()
-	return a.empty()
+	defer a.Leave()
+	return a.IsEmpty()
 }
 
-func (a *account) empty() bool {
+func (a *account) IsEmpty() bool {
 	return a.never || !a.free && a.clock() < a.emptyUntil
 }
 
 func (a *account) State() budget.State {
-	a.refresh(a.budget.wait)
-	if s, ok := a.look(); ok {
+	if s, ok := a.Look(); ok {
 		return s
 	}
 	return a.again().State()
 }
 
-// refresh waits until a call that began after this one has ended, for at most d.
-func (a *account) refresh(d int64) {
-	if !a.lock() {
-		return
-	}
-	defer a.mu.Unlock()
-	if a.never || a.free {
-		return
-	}
-	enough := a.calls + 1
-	if a.calling {
-		enough++
-	}
-	deadline := a.clock() + d
-	for !a.gone && a.calls < enough && !a.budget.down.Load() {
-		left := deadline - a.clock()
-		if left <= 0 || !a.await(context.Background(), time.Duration(left), 0) {
-			return
-		}
-	}
+// Look asks the server first.
+func (a *account) Look() (budget.State, bool) {
+	a.refresh(a.budget.wait)
+	return a.look()
 }
 
 // look is what is known without asking.
 func (a *account) look() (budget.State, bool) {
-	if !a.lock() {
+	if !a.Enter() {
 		return budget.State{}, false
 	}
-	defer a.mu.Unlock()
+	defer a.Leave()
 	now := a.clock()
 	sum := a.window.sum(now)
 	s := budget.State{Upstream: a.upstream, Settings: a.settings, Firsts: sum.firsts, Retries: sum.retries, Refused: sum.refused}
@@ -327,20 +217,12 @@ func (a *account) look() (budget.State, bool) {
 	return s, true
 }
 
-// retire makes handles look elsewhere from now on.
-func (a *account) retire() {
-	a.mu.Lock()
-	a.gone = true
-	a.mu.Unlock()
-}
-
-// retireIdle retires an account that is idle; else it says when it will be, left alone.
-func (a *account) retireIdle(now int64) (retired bool, idleAt int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (a *account) RetireIdle(now int64) (retired bool, idleAt int64) {
+	a.Hold()
+	defer a.Leave()
 	idleAt = a.touched + a.core.interval() + a.core.width
-	a.gone = a.gone || now >= idleAt && !a.calling && a.waiting == 0
-	return a.gone, idleAt
+	a.Gone = a.Gone || now >= idleAt && !a.calling && a.waiting == 0
+	return a.Gone, idleAt
 }
 
 // record writes an event with what is known of the server's time.
@@ -358,21 +240,9 @@ func (a *account) recordToken(now int64, kind budget.Kind, g budget.Grant) error
 	})
 }
 
-// finish brings back what is left when the account is gone.
-func (a *account) finish() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.budget.down.Load() || len(a.core.pending)+len(a.core.pool) == 0 {
-		return
-	}
-	if r := a.core.plan(a.clock(), a.budget.timeline.view(a.shard), 0, true); r != nil && r.sequence > 0 {
-		a.budget.running.Go(func() { a.exchange(r) })
-	}
-}
-
-func (a *account) change(s budget.Settings) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (a *account) Change(s budget.Settings) {
+	a.Hold()
+	defer a.Leave()
 	if a.settings == s {
 		return
 	}

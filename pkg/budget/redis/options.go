@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/verdictproxy/verdict/pkg/budget"
+	"github.com/verdictproxy/verdict/pkg/budget/internal/accounts"
 	"github.com/verdictproxy/verdict/pkg/budget/redis/conn"
 )
 
 // Defaults of Options.
 const (
-	DefaultMaxUpstreams = 1024
+	DefaultMaxUpstreams = accounts.DefaultMax
 	DefaultPrefix       = "verdict:"
 	DefaultFlush        = 50 * time.Millisecond
 	DefaultWait         = 5 * time.Millisecond
@@ -76,9 +77,6 @@ func (o *Options) defaults() {
 	}
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
-	}
-	if o.MaxUpstreams <= 0 {
-		o.MaxUpstreams = DefaultMaxUpstreams
 	}
 	if o.Clock == nil {
 		o.Clock = monotonic

@@ -238,7 +238,7 @@ func TestLostReply(t *testing.T) {
 	p.Set(redistest.Passing)
 	// Ten were brought once, though sent twice; one was leased in the reply that was lost.
 	own := b.Account("u").(*account)
-	eventually(t, "connected", func() bool { b.shared.probe(); return !b.down.Load() })
+	eventually(t, "connected", func() bool { b.shared().probe(); return !b.down.Load() })
 	own.refresh(int64(patience))
 	left := 0
 	for {

@@ -34,18 +34,15 @@ import (
 	"errors"
 	"hash/fnv"
 	"log/slog"
-	"math"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
-
 	"github.com/verdictproxy/verdict/pkg/budget"
+	"github.com/verdictproxy/verdict/pkg/budget/internal/accounts"
 	"github.com/verdictproxy/verdict/pkg/budget/redis/conn"
 )
 
@@ -54,16 +51,14 @@ import (
 // room for a newcomer; when none is idle, newcomers share one account, named "", which has no reserve.
 // An evicted account's money stays on the server, where it dies in its own time.
 type Budget struct {
-	settings func(string) budget.Settings
 	clock    func() int64
 	log      *budget.EventLog
 	hooks    hooks
 	wait     int64
 	flush    int64
-	max      int
 	prefix   string
 	process  string
-	shared   *account
+	accounts accounts.Set[*account]
 
 	server   server
 	timeline timeline
@@ -71,13 +66,6 @@ type Budget struct {
 	running  sync.WaitGroup
 	done     chan struct{}
 	loop     sync.WaitGroup
-
-	mu       sync.Mutex // taken before an account's
-	accounts *simplelru.LRU[string, *account]
-	serial   int
-	now      int64 // the latest instant at which an account was opened or evicted
-	idleAt   int64 // no account is idle before this instant
-	closed   bool
 }
 
 var _ budget.Budget = (*Budget)(nil)
@@ -117,28 +105,19 @@ func New(settings func(upstream string) budget.Settings, o Options) (*Budget, er
 }
 
 func open(settings func(upstream string) budget.Settings, o Options, s server) *Budget {
-	if settings == nil {
-		settings = func(string) budget.Settings { return budget.DefaultSettings() }
-	}
 	b := &Budget{
-		settings: settings, clock: o.Clock, log: o.Log, max: o.MaxUpstreams, prefix: o.Prefix, process: o.process,
+		clock: o.Clock, log: o.Log, prefix: o.Prefix, process: o.process,
 		hooks: hooks{log: o.Logger, calls: o.OnCall, locally: o.OnLocalGrant, upOrDown: o.OnConnected},
 		wait:  int64(o.Wait), flush: int64(o.Flush),
 		server: s, done: make(chan struct{}),
 	}
-	b.accounts, _ = simplelru.NewLRU[string, *account](o.MaxUpstreams, nil) // fails for a size <= 0 only
-	sharing := budget.DefaultSettings()
-	sharing.Reserve = 0
-	b.now, b.idleAt = b.clock(), math.MinInt64
-	b.shared = b.open("", sharing)
-	b.shared.probe()
+	b.accounts.Init(settings, o.Clock, o.MaxUpstreams, b.open)
+	b.shared().probe()
 	b.loop.Go(b.tick)
 	return b
 }
 
-// open makes an account; b.mu is held, or b is not yet known to anybody.
-func (b *Budget) open(upstream string, s budget.Settings) *account {
-	b.serial++
+func (b *Budget) open(upstream string, s budget.Settings, serial int, now int64) *account {
 	h := fnv.New32a()
 	h.Write([]byte(upstream))
 	shard := int(h.Sum32() % shards)
@@ -146,68 +125,19 @@ func (b *Budget) open(upstream string, s budget.Settings) *account {
 	tag := b.prefix + "{" + strconv.Itoa(shard) + "}:"
 	name := url.QueryEscape(upstream)
 	a := &account{
-		budget: b, clock: b.clock, upstream: upstream, shard: shard, serial: b.serial, wake: make(chan struct{}),
+		budget: b, clock: b.clock, upstream: upstream, shard: shard, serial: serial, wake: make(chan struct{}),
 		keys:    []string{tag + "account:" + name, tag + "epoch", tag + "sequence:" + b.process + ":" + name},
-		touched: b.now,
+		touched: now,
 	}
 	a.core = a.adopt(s)
 	return a
 }
 
+func (b *Budget) shared() *account { return b.accounts.Shared() }
+
 // Account is documented at budget.Budget.
 func (b *Budget) Account(upstream string) budget.Account {
-	if a := b.resolve(upstream); a != nil && a != b.shared {
-		return a
-	}
-	return newcomer{b, strings.Clone(upstream)}
-}
-
-// resolve finds the account that stands for an upstream at this moment; nil when closed.
-func (b *Budget) resolve(upstream string) *account {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil
-	}
-	if upstream == "" {
-		return b.shared
-	}
-	if a, ok := b.accounts.Get(upstream); ok {
-		return a
-	}
-	b.now = max(b.now, b.clock())
-	if b.accounts.Len() >= b.max && !b.evict(b.now) {
-		return b.shared
-	}
-	upstream = strings.Clone(upstream)
-	a := b.open(upstream, b.settings(upstream))
-	b.accounts.Add(upstream, a)
-	return a
-}
-
-// evict removes one idle account, if there is any.
-func (b *Budget) evict(now int64) bool {
-	if now < b.idleAt {
-		return false
-	}
-	idleAt := int64(math.MaxInt64)
-	for _, a := range b.accounts.Values() { // least recently resolved first
-		retired, at := a.retireIdle(now)
-		if retired {
-			b.accounts.Remove(a.upstream)
-			return true
-		}
-		idleAt = min(idleAt, at)
-	}
-	b.idleAt = idleAt // use only moves it later, so no scan is needed before
-	return false
-}
-
-// all is every account, the shared one last.
-func (b *Budget) all() []*account {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return append(b.accounts.Values(), b.shared)
+	return b.accounts.Handle(upstream, func(a *account) budget.Account { return a })
 }
 
 // tick flushes, or looks whether the server is there again.
@@ -224,13 +154,13 @@ func (b *Budget) tick() {
 		}
 		if b.down.Load() {
 			if time.Since(probed) >= probes {
-				b.shared.probe()
+				b.shared().probe()
 				probed = time.Now()
 			}
 			continue
 		}
 		now := b.clock()
-		for _, a := range b.all() {
+		for _, a := range b.accounts.All() {
 			a.tick(now)
 		}
 	}
@@ -260,28 +190,20 @@ func (b *Budget) outcome(d time.Duration, err error) {
 // Reload puts in force what settings says now, for all accounts, and refills none of them. Where the
 // interval changes, what this process holds of the account is dropped, and so is, by the server, what
 // the account has earned; its reserve counts as just spent.
-func (b *Budget) Reload() {
-	b.mu.Lock()
-	b.idleAt = math.MinInt64 // an interval may have become shorter
-	accounts := b.accounts.Values()
-	b.mu.Unlock()
-	for _, a := range accounts {
-		a.change(b.settings(a.upstream))
-	}
-}
+func (b *Budget) Reload() { b.accounts.Reload() }
 
 // List is documented at budget.Budget.
 func (b *Budget) List() []budget.State {
-	accounts := b.all()
+	all := b.accounts.All()
 	var asked sync.WaitGroup
-	for _, a := range accounts {
+	for _, a := range all {
 		asked.Go(func() { a.refresh(b.wait) })
 	}
 	asked.Wait()
 	var list []budget.State
-	for _, a := range accounts {
+	for _, a := range all {
 		s, ok := a.look()
-		if ok && (a != b.shared || s.Firsts+s.Retries+s.Refused > 0) {
+		if ok && (a != b.shared() || s.Firsts+s.Retries+s.Refused > 0) {
 			list = append(list, s)
 		}
 	}
@@ -292,22 +214,17 @@ func (b *Budget) List() []budget.State {
 // Close is documented at budget.Budget. What is held here goes back to the server, if that answers in
 // time. It returns nil, and leaves the event log's writer open.
 func (b *Budget) Close() error {
-	accounts := b.all()
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
+	all, first := b.accounts.Close()
+	if !first {
 		return nil
 	}
-	b.closed = true
-	b.accounts.Purge()
-	b.mu.Unlock()
 	close(b.done)
 	b.loop.Wait()
-	for _, a := range accounts {
-		a.retire()
+	for _, a := range all {
+		a.Retire()
 	}
 	b.running.Wait()
-	for _, a := range accounts {
+	for _, a := range all {
 		a.finish()
 	}
 	b.running.Wait()

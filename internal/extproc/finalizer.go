@@ -11,6 +11,8 @@ import (
 
 // finalizer labels a failing answer that nobody has labelled, on its way out of the outer hop. It
 // never retries, and so holds no token. An answer at Envoy's header limit goes on to Envoy's own label.
+// One that still has the judge's word for router A is of a retry that router A has not done: only now is
+// it known that the report beside it holds.
 type finalizer struct{ *call }
 
 func (f *finalizer) handle(ctx context.Context, req *extprocv3.ProcessingRequest) (*extprocv3.ProcessingResponse, error) {
@@ -26,12 +28,19 @@ func (f *finalizer) handle(ctx context.Context, req *extprocv3.ProcessingRequest
 	if f.shadows(failed.Cluster) {
 		return new(reply).toHeaders(), nil // the judge has watched it
 	}
+	refused := answer.Has(evidence.Control)
+	if refused { // there was a token, and nobody drained
+		failed.facts.Budget, failed.facts.Runtime = decision.BudgetUnknown, decision.RuntimeServing
+	}
 	d := failed.decide(f.server.random())
 	if d.Verdict == decision.Retry {
 		d = d.Deny(decision.ReasonRetryNotExecuted)
 	}
-	f.server.Metrics.Finalized.Inc()
 	f.observe(failed, d)
+	if refused && answer.Has(evidence.ReportVerdict) {
+		return new(reply).toHeaders(), nil
+	}
+	f.server.Metrics.Finalized.Inc()
 	for _, r := range []*reply{newReply(failed, d), oneWord(d)} {
 		if r.fits(answer, f.limits.maxHeaders) {
 			return r.toHeaders(), nil

@@ -33,6 +33,7 @@ func showHeaders(args []string) *extprocv3.ProcessingRequest {
 	add("content-length", v["body"])
 	add("retry-after", v["retry-after"])
 	add(evidence.Control, v["control"])
+	add(evidence.ReportVerdict, v["reported"])
 	add("x-envoy-ratelimited", v["ratelimited"])
 	for i := range number(v["lines"]) {
 		add("x-line-"+strconv.Itoa(i), "x")

@@ -3,6 +3,7 @@ package redistest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -87,14 +88,23 @@ type Server struct {
 // when the test ends.
 func Start(t testing.TB, binary string, args ...string) *Server {
 	t.Helper()
-	s := &Server{Address: freePort(t), t: t, binary: binary, dir: t.TempDir(), args: args}
-	s.Restart()
+	var err error
+	s := &Server{t: t, binary: binary, dir: t.TempDir(), args: args}
+	for range 10 { // others look for ports too
+		s.Address = freePort(t)
+		if err = s.start(nil); !errors.Is(err, errPortTaken) {
+			break
+		}
+	}
 	t.Cleanup(func() {
 		s.Kill()
 		if t.Failed() {
 			t.Logf("%s:\n%s", binary, s.output)
 		}
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 
@@ -117,6 +127,19 @@ func freePort(t testing.TB) string {
 // with more arguments. It must not be running.
 func (s *Server) Restart(more ...string) {
 	s.t.Helper()
+	err := s.start(more)
+	for end := time.Now().Add(20 * time.Second); errors.Is(err, errPortTaken) && time.Now().Before(end); err = s.start(more) {
+		time.Sleep(50 * time.Millisecond) // somebody who looks for a port holds it for a moment
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// errPortTaken is a server that has ended because somebody else listens on its port.
+var errPortTaken = errors.New("its port is taken")
+
+func (s *Server) start(more []string) error {
 	_, port, _ := net.SplitHostPort(s.Address)
 	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir, "--loglevel", "warning"}, append(s.args, more...)...)
 	cmd := exec.Command(s.binary, args...)
@@ -134,7 +157,7 @@ func (s *Server) Restart(more ...string) {
 		close(stopped)
 	}()
 	if err := <-begun; err != nil {
-		s.t.Fatal(err)
+		return err
 	}
 	s.mu.Lock()
 	s.cmd, s.stopped = cmd, stopped
@@ -142,16 +165,24 @@ func (s *Server) Restart(more ...string) {
 	for range 2000 {
 		if c, err := net.DialTimeout("tcp", s.Address, time.Second); err == nil {
 			c.Close()
-			return
+			select {
+			case <-stopped: // it was somebody else who answered
+			case <-time.After(10 * time.Millisecond):
+				return nil
+			}
 		}
 		select {
 		case <-stopped:
-			s.t.Fatalf("%s has ended:\n%s", s.binary, s.output)
+			err := fmt.Errorf("%s has ended:\n%s", s.binary, s.output)
+			if strings.Contains(s.output.String(), "Failed listening on port") {
+				err = fmt.Errorf("%w: %w", errPortTaken, err)
+			}
+			return err
 		default:
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	s.t.Fatalf("%s does not answer at %s:\n%s", s.binary, s.Address, s.output)
+	return fmt.Errorf("%s does not answer at %s:\n%s", s.binary, s.Address, s.output)
 }
 
 // Kill ends the server at once, if it runs.

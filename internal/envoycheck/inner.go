@@ -18,6 +18,7 @@ func (c *checker) inner(h *hop) {
 	c.innerFilters(h)
 	c.innerListener(h.hcm)
 	c.innerRoutes(h)
+	c.fetchesPages(h, innerPage)
 	c.upstreams(h)
 }
 

@@ -13,6 +13,7 @@ const requestIDHeader = "x-verdict-id"
 func (c *checker) outer(h *hop, leading []route) {
 	c.notInFile(h)
 	c.clients(h, leading)
+	c.fetchesPages(h, outerPage)
 	if n := h.hcm.get("proxy_100_continue"); n.isTrue() {
 		c.report(n, continueProxied, "proxy_100_continue")
 	}

@@ -192,6 +192,21 @@ func filters(hcm node) []filter {
 	return found
 }
 
+// fetchesPages reports each place where a filter would send a request of its own for an error page; a reply
+// that Envoy makes itself (LocalResponsePolicy) does no harm.
+func (c *checker) fetchesPages(h *hop, r *rule) {
+	if !h.hcm.walk(func(_ string, n node) bool {
+		for _, message := range []node{n.get("@type"), n.get("type_url")} {
+			if strings.HasSuffix(message.text(), ".custom_response.redirect_policy.v3.RedirectPolicy") {
+				c.report(message, r, "RedirectPolicy")
+			}
+		}
+		return true
+	}) {
+		c.report(h.hcm, tooMuch, "the connection manager")
+	}
+}
+
 // is compares the last part of the filter's message name.
 func (f filter) is(message string) bool {
 	return strings.HasSuffix(f.message, "."+message)

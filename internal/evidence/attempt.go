@@ -39,7 +39,9 @@ type Attempt struct {
 	Key string
 	// Override: a method-override header was there, so the method may not be what was executed.
 	Override bool
-	// Redirected: Envoy followed a redirect inside this attempt, so the head saw another request.
+	// Redirected: Envoy followed a redirect inside this attempt, or one of its filters sent a request of its
+	// own for an error page (custom_response), so the head saw another request. Such a filter leaves no mark;
+	// but the route of the first request has taken the request's own id away, and the head found none.
 	Redirected bool
 	EarlyData  decision.EarlyData
 

@@ -68,7 +68,7 @@ type facts struct {
 	received, duration int64
 	upload             string // how long the request took to arrive; empty while it has not arrived whole
 	protocol           string
-	redirected         bool
+	redirected         bool // or the id is missing: see Attempt.Redirected
 	id                 string
 	attempt            int
 	remaining          string
@@ -104,6 +104,7 @@ func parseFacts(line string) (facts, bool) {
 	f.protocol = field("protocol")
 	f.redirected = field("redirected") != ""
 	f.id = present(field("id"))
+	f.redirected = f.redirected || f.id == ""
 	if attempt := parseCount(field("attempt")); attempt > 0 && attempt < 1<<20 {
 		f.attempt = int(attempt)
 	}

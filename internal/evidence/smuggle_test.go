@@ -78,13 +78,16 @@ func TestOwnWordsStayInTheirField(t *testing.T) {
 	}
 }
 
-// TestRedirected: the counters are of the last request; the one before it was executed.
+// TestRedirected: the counters are of the last request; the one before it was executed. A request whose own
+// id is gone before the head has seen it has been at router B before.
 func TestRedirected(t *testing.T) {
 	for _, details := range []string{notSentDetails, detailsRefusedStream, "no_healthy_upstream"} {
-		line := strings.Replace(notSentLine, "redirected=", "redirected=h", 1)
-		a := FromFacts(notSent(factsHeader, line, factDetails, details), "k1")
-		if !a.Redirected || a.Evidence != decision.SentNoResponse || a.Permanent != decision.PermanentNone {
-			t.Errorf("%s: %v, permanent=%v, redirected=%v", details, a.Evidence, a.Permanent, a.Redirected)
+		for _, marks := range [][2]string{{"redirected=", "redirected=h"}, {"id=i1", "id=-"}, {"id=i1", "id="}} {
+			line := strings.Replace(notSentLine, marks[0], marks[1], 1)
+			a := FromFacts(notSent(factsHeader, line, factDetails, details), "k1")
+			if !a.Redirected || a.Evidence != decision.SentNoResponse || a.Permanent != decision.PermanentNone {
+				t.Errorf("%s, %s: %v, permanent=%v, redirected=%v", details, marks[1], a.Evidence, a.Permanent, a.Redirected)
+			}
 		}
 	}
 }

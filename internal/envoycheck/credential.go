@@ -49,7 +49,9 @@ func (c *checker) credential(p pair) {
 				c.credentialed = append(c.credentialed, use)
 			}
 		}
-		if later {
+		if !later {
+			c.neverSet(h, r)
+		} else {
 			used = true
 			c.marks(h, at, r)
 			c.keepsCredential(r)
@@ -135,6 +137,15 @@ func (c *checker) marks(h *hop, at int, r route) {
 	for i, f := range h.filters {
 		if n := f.state(credentialState); n.exists() && i != at-1 && i != at+1 {
 			c.report(n, credentialMarks, "a third mark")
+		}
+	}
+}
+
+// neverSet: on a route without the credential filter nothing may be marked as waiting for it.
+func (c *checker) neverSet(h *hop, r route) {
+	for _, f := range h.filters {
+		if n := f.state(credentialState); n.text() == waits && c.isOn(f, r) {
+			c.report(r.route, credentialMarks, "%s without the credential filter", waits)
 		}
 	}
 }

@@ -19,6 +19,7 @@ func (c *checker) inner(h *hop) {
 	c.innerListener(h.hcm)
 	c.innerRoutes(h)
 	c.fetchesPages(h, innerPage)
+	c.matches(h)
 	c.upstreams(h)
 }
 
@@ -132,6 +133,31 @@ func (c *checker) drawn(r route) {
 	if chance := r.route.get("match", "runtime_fraction"); chance.exists() {
 		c.report(chance, innerChance, "runtime_fraction")
 	}
+}
+
+// matches finds routes that are chosen by a header which Envoy or the credential filter sets for one attempt.
+func (c *checker) matches(h *hop) {
+	report := func(n node) {
+		name := strings.ToLower(n.text())
+		if strings.HasPrefix(name, "x-envoy-") || strings.HasPrefix(name, evidence.PrefixVerdict) {
+			c.report(n, innerMatch, "%s", n.text())
+		}
+	}
+	for _, r := range h.routes {
+		for _, header := range r.route.get("match", "headers").items() {
+			report(header.get("name"))
+		}
+		report(r.action().get("cluster_header"))
+	}
+	h.hcm.get("route_config").walk(func(field string, n node) bool {
+		if field == "matcher" {
+			n.walk(func(_ string, n node) bool {
+				report(n.get("header_name"))
+				return true
+			})
+		}
+		return field != "matcher"
+	})
 }
 
 // maxHeaders checks the common_http_protocol_options of a connection manager or a cluster.

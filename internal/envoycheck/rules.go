@@ -119,6 +119,7 @@ var (
 	innerRedirect = falsifies("inner_redirect", "a redirect followed by the inner hop hides that the first server has executed the request")
 	innerPage     = falsifies("inner_page", "the error page is fetched by a request that takes the place of the one that failed, and what came of it hides that the first server may have executed it")
 	innerChance   = costs("inner_chance", "each attempt of a request draws anew, so what Verdict knows of one may not hold for the next; it needs the same declarations for all that may be drawn")
+	innerMatch    = falsifies("inner_match", "the header differs from attempt to attempt, so each could take another route, and what Verdict knows of one would not hold for the next")
 	innerMirror   = falsifies("inner_mirror", "every attempt would be executed by the mirror too, unseen by the judge")
 	innerCount    = costs("inner_attempt_count", "router B overwrites x-envoy-attempt-count with 1: the upstream is told the same number on every attempt")
 	lateTimeout   = costs("late_timeout", "the timeout of an attempt must be clearly shorter than the deadline on router A, or router A answers first and nobody judges")

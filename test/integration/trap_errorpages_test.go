@@ -56,3 +56,20 @@ func TestTrapErrorPages(t *testing.T) {
 		}
 	})
 }
+
+// With Verdict down, the page's request that gets no credential does not show that the POST was not sent.
+func TestTrapErrorPagesWithoutVerdict(t *testing.T) {
+	t.Parallel()
+	l := startCredentials(t, stack.FirstFromVerdict, stack.Options{Patches: []stack.Patch{
+		errorPages("attempts", "strip", "http://app1.example/page"), slowUpstream("app1"),
+	}}, source{name: "app1"})
+	wantStatus(t, l.Do(get("app1")), 200)
+	r := with(get("app1"), "POST")
+	r.ID, r.Fault = l.NewID(), "503 delay=3s"
+	running := l.ask(t, r)
+	waitHits(t, l.Stack, r.ID, 1)
+	l.KillService(0)
+	a := <-running
+	wantHits(t, l.Stack, a, 1, 1)
+	wantReport(t, a, stack.Report{Verdict: "ambiguous", Reason: "no_evidence", Evidence: "SENT_NO_RESPONSE", Execution: "UNKNOWN", Attempts: "1"})
+}

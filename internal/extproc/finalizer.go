@@ -31,6 +31,7 @@ func (f *finalizer) handle(ctx context.Context, req *extprocv3.ProcessingRequest
 	refused := answer.Has(evidence.Control)
 	if refused { // there was a token, and nobody drained
 		failed.facts.Budget, failed.facts.Runtime = decision.BudgetUnknown, decision.RuntimeServing
+		failed.facts.Credential = decision.CredentialRefreshable // or a 401 would not have been replayed
 	}
 	d := failed.decide(f.server.random())
 	if d.Verdict == decision.Retry {

@@ -19,6 +19,7 @@ func TestRefusedRetriesAreEntered(t *testing.T) {
 		{"method=PUT control=retry reported=denied", 1},
 		{"method=PUT control=retry reported=denied drained", 1}, // since then
 		{"method=GET control=retry reported=denied", 0},         // nothing uncertain about it
+		{"method=GET status=401 control=retry reported=denied", 0},
 	} {
 		inLab(t, "", func(t *testing.T, l *lab) {
 			l.Ledger = memory.New(0, nil)

@@ -13,8 +13,10 @@ func (c *call) shadows(upstream string) bool {
 	return c.server.Shadow != nil && c.server.Shadow(upstream) || c.config.Shadow(upstream)
 }
 
-// watch is what shadow mode does with a decision.
+// watch is what shadow mode does with a decision. The credential filter sets credentials in the shadow too, so
+// the source is told of one that was rejected: else it would be sent until it expires.
 func (c *call) watch(f *failure, d decision.Decision, answer evidence.Headers) *extprocv3.ProcessingResponse {
+	f.tell()
 	c.observe(f, d)
 	return new(reply).withoutControl(answer).toHeaders()
 }

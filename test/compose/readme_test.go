@@ -1,8 +1,9 @@
 package compose
 
 import (
+	"net/http"
 	"os"
-	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,9 +42,17 @@ func (p *project) testReadme(t *testing.T) {
 			}
 		case ok && strings.HasPrefix(try, "curl "):
 			run++
-			out, err := exec.CommandContext(t.Context(), "curl", append([]string{"--silent", "--show-error", "--max-time", "20"}, words[1:]...)...).CombinedOutput()
-			if err != nil || !strings.Contains(string(out), "x-retry-ambiguity-id: ") {
-				t.Errorf("%s: %v\n%s", try, err, out)
+			request, err := http.NewRequestWithContext(t.Context(), words[slices.Index(words, "-X")+1], words[len(words)-1], nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := p.client.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer.Body.Close()
+			if answer.Header.Get("x-retry-verdict") != "ambiguous" || answer.Header.Get("x-retry-ambiguity-id") == "" {
+				t.Errorf("%s: %s %v", try, answer.Status, answer.Header)
 			}
 		}
 	}

@@ -18,10 +18,11 @@ node: {id: envoy, cluster: edge}
 /^  - name: verdict$/r /dev/fd/4
 
 # envoy/credential.yaml: clients have no authorization of their own; the filters in front
-# of the judge; what the facts and the judge are told.
+# of the judge; one more case that is not ambiguous; what the facts and the judge are told.
 /^ +- append: .*header: \{key: x-verdict-id, /a\
               - remove: authorization
 /^ +# judge: decides on every failing attempt/r /dev/fd/3
+/ - single_predicate: \{input: \*grpc_status, value_match: \{exact: "0"\}\}/r /dev/fd/5
 /^ +- append: .*header: \{key: x-verdict-request-id, /a\
                     - append: {append_action: OVERWRITE_IF_EXISTS_OR_ADD, header: {key: x-verdict-credential, value: "%FILTER_STATE(verdict.credential:PLAIN)%"}}
 /^ +- name: judge$/,/^ +- name: facts$/s/^( +)response_attributes: .*/\1response_attributes: ["request.headers['idempotency-key']", "request.headers['x-http-method-override']", "request.headers['x-http-method']", "request.headers['x-method-override']", "request.headers['authorization']", "filter_state['verdict.mark']"]/

@@ -19,7 +19,7 @@ type ServeCmd struct {
 	Shadow     []string      `placeholder:"UPSTREAM" help:"Look and do not act: decide on this upstream's answers, count, log and enter into the ledger, and let Envoy's traffic pass as it is. May be repeated."`
 	ShadowAll  bool          `help:"The same for all upstreams."`
 	DrainTime  time.Duration `default:"10s" help:"At SIGTERM, how long a running wait may still go on."`
-	LedgerSize int           `default:"10000" placeholder:"N" help:"How many uncertain outcomes are kept, each about 1.5 KiB. When it is full, the first resolved makes room, else the oldest."`
+	LedgerSize int           `default:"10000" placeholder:"N" help:"How many uncertain outcomes are kept, each about 1.5 KiB; in Redis, for all that share it. When it is full, the first resolved makes room, else the oldest."`
 	EventLog   string        `placeholder:"FILE" help:"Append every deposit, grant and return of the retry budget, as NDJSON."`
 	Console    string        `default:"auto" enum:"auto,on,off" help:"Serve the web console at /console/ of the admin listener. auto: where that is a loopback address or a Unix socket."`
 	Pprof      bool          `help:"Serve Go's profiles at /debug/pprof/ of the admin listener."`

@@ -52,6 +52,12 @@ func TestDamagedCases(t *testing.T) {
 		if _, err := l.Resolve(t.Context(), name+"1", executed, ""); !errors.Is(err, ledger.ErrDamaged) {
 			t.Errorf("%s: resolving: %v", name, err)
 		}
+		raw.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+		enter(l, name, 2)
+		if c, err := l.Get(t.Context(), name+"1"); err != nil || c.GetUpstream() != "app" {
+			t.Errorf("%s: entered again, and not yet there: %v, %v", name, c, err)
+		}
+		raw.Do("CONFIG", "SET", "min-replicas-to-write", "0")
 		enter(l, name, 2)
 		settle(t, l)
 		if c, err := l.Get(t.Context(), name+"1"); err != nil || c.GetUpstream() != "app" {

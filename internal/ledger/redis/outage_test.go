@@ -245,13 +245,17 @@ func TestClose(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Address)
 	for range 5 {
 		prefix := freshPrefix()
-		l := mustNew(t, Options{Server: at(proxy.Address()), Prefix: prefix})
+		var log lines
+		l := mustNew(t, Options{Server: at(proxy.Address()), Prefix: prefix, Logger: log.logger()})
 		enter(l, "c", 1000)
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
 		if err := l.Close(); err != nil {
 			t.Errorf("closed twice: %v", err)
+		}
+		if log.b.Len() > 0 {
+			t.Errorf("the log says %s", log.b.String())
 		}
 		l.Enter(ledger.Entry{CaseID: "too late"})
 		if _, err := l.Get(t.Context(), "c1"); !errors.Is(err, ledger.ErrUnavailable) {

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -128,8 +129,11 @@ func next(c *ledger.Case, o outcome) (again change, more bool) {
 	return again, true
 }
 
-// answered says what has changed, when a call has ended.
+// answered says what has changed, when a call has ended. One that Close has cut short says nothing.
 func (l *Ledger) answered(err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
 	if err == nil {
 		l.losing.Store(false)
 	}

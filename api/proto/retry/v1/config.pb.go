@@ -316,7 +316,8 @@ func (x *ServerTLS) GetClientCaFile() string {
 	return ""
 }
 
-// BudgetBackend says where the retry budgets are kept, and the ledger of uncertain outcomes with them. What they allow stands in UpstreamPolicy.budget.
+// BudgetBackend says where the retry budgets are kept, and the ledger of uncertain outcomes with them. What
+// the budgets allow stands in UpstreamPolicy.budget.
 type BudgetBackend struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `memory` (default): each process has budgets of its own. `redis`: all processes that use one Redis or

@@ -21,6 +21,7 @@ const alone = "VERDICT_TEST_ALONE"
 // TestElsewhere: where other machines may reach the admin listener there is no console, unless the
 // operator wants one. The service listens on all addresses, of a network that has no other machine.
 func TestElsewhere(t *testing.T) {
+	t.Parallel()
 	child := exec.CommandContext(t.Context(), os.Args[0])
 	child.Env = append(os.Environ(), alone+"="+extproc)
 	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}

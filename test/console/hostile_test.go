@@ -16,6 +16,7 @@ const markup = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</sc
 // TestHostileText: whatever a client, an upstream, a caller or a colleague has written is shown as text,
 // and neither breaks the page nor reorders it.
 func TestHostileText(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	bidi := "pay\u202e\u2066gpj.exe\u200b\x00\x1b[31m"
 	long := strings.Repeat("x", 990) + "/end"
@@ -103,6 +104,7 @@ func printable(r rune) rune {
 // TestOtherSites: a page from another origin, even of this machine, can neither do nor read anything; nor
 // can one whose name has been made to lead here.
 func TestOtherSites(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 // TestLostConnection: the page says when its figures stand still, what it could not do, and comes back by
 // itself.
 func TestLostConnection(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.retried()
 	p := open(t, l.url, desk)
@@ -41,6 +42,7 @@ func TestLostConnection(t *testing.T) {
 
 // TestHiddenPage: a page that nobody looks at holds no connection.
 func TestHiddenPage(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	if _, err := l.admin.DrainUpstream(t.Context(), &retryv1.DrainUpstreamRequest{Upstream: "app"}); err != nil {
 		t.Fatal(err)

@@ -5,7 +5,8 @@ COPY . .
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build,sharing=locked \
     CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o /extproc ./cmd/extproc
 
-FROM gcr.io/distroless/static-debian13:nonroot
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /extproc /extproc
 USER 65532:65532
 ENTRYPOINT ["/extproc"]

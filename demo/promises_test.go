@@ -92,13 +92,13 @@ func TestLoad(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- l.serve(ctx, listener) }()
-	report := func() (r Report) {
+	report := func() (r summary) {
 		if _, err := newControl(own).do(t.Context(), http.MethodGet, "/report", &r); err != nil {
 			t.Fatal(err)
 		}
 		return r
 	}
-	wait := func(what string, ok func(Report) bool) {
+	wait := func(what string, ok func(summary) bool) {
 		t.Helper()
 		for end := time.Now().Add(20 * time.Second); !ok(report()); time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(end) {
@@ -106,8 +106,8 @@ func TestLoad(t *testing.T) {
 			}
 		}
 	}
-	wait("a steady load", func(r Report) bool { return r.Outcomes["steady: GET"][asExpected] > 3 })
-	wait("resets without a report", func(r Report) bool { return len(r.Broken) > 0 })
+	wait("a steady load", func(r summary) bool { return r.Outcomes["steady: GET"][asExpected] > 3 })
+	wait("resets without a report", func(r summary) bool { return len(r.Broken) > 0 })
 	if err := (&healthCmd{URL: "http://" + up.Addrs().Control + "/stats"}).Run(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -19,8 +19,8 @@ const (
 	brokenOne  = "broken"
 )
 
-// An Uncertain is a request whose client was told that its outcome is uncertain.
-type Uncertain struct {
+// An uncertain request is one whose client was told that its outcome is uncertain.
+type uncertain struct {
 	Case     string    `json:"case"`
 	Scenario string    `json:"scenario"`
 	Reason   string    `json:"reason"`
@@ -28,8 +28,8 @@ type Uncertain struct {
 	End      time.Time `json:"end"`
 }
 
-// A Report is what the load generator has seen since it was started.
-type Report struct {
+// A summary is what the load generator has seen since it was started.
+type summary struct {
 	Rounds int `json:"rounds"` // of all scenarios
 	// Outcomes are counts by scenario and outcome.
 	Outcomes map[string]map[string]int `json:"outcomes"`
@@ -37,7 +37,7 @@ type Report struct {
 	Different map[string]string `json:"different"`
 	Broken    []string          `json:"broken"`
 	// Uncertain are the latest.
-	Uncertain []Uncertain `json:"uncertain"`
+	Uncertain []uncertain `json:"uncertain"`
 }
 
 const (
@@ -54,7 +54,7 @@ type seen struct {
 	seconds  prometheus.Histogram
 
 	mu     sync.Mutex
-	report Report
+	report summary
 	latest time.Time
 }
 
@@ -68,7 +68,7 @@ func newSeen() *seen {
 			Name: "demo_request_seconds", Help: "Requests of the load generator, by how long they took.",
 			Buckets: prometheus.ExponentialBuckets(0.002, 2, 13),
 		}),
-		report: Report{Outcomes: map[string]map[string]int{}, Different: map[string]string{}},
+		report: summary{Outcomes: map[string]map[string]int{}, Different: map[string]string{}},
 	}
 	s.registry.MustRegister(s.requests, s.seconds)
 	return s
@@ -116,7 +116,7 @@ func (s *seen) count(e exchange, unseen error, begin time.Time) {
 	}
 	if report := e.answer.Report(); report.AmbiguityID != "" {
 		s.report.Uncertain = last(append(s.report.Uncertain,
-			Uncertain{Case: report.AmbiguityID, Scenario: e.name, Reason: report.Reason, Begin: begin, End: time.Now()}), maxUncertain)
+			uncertain{Case: report.AmbiguityID, Scenario: e.name, Reason: report.Reason, Begin: begin, End: time.Now()}), maxUncertain)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// report is what the load generator has seen: demo.Report.
+// report is what the load generator has seen: summary in demo/seen.go.
 type report struct {
 	Rounds    int
 	Outcomes  map[string]map[string]int

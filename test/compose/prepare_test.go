@@ -73,7 +73,9 @@ func missingImages() ([]string, error) {
 			return nil, err
 		}
 		for _, from := range fromLine.FindAllStringSubmatch(string(text), -1) {
-			names = append(names, from[1])
+			if from[1] != "scratch" {
+				names = append(names, from[1])
+			}
 		}
 	}
 	slices.Sort(names)

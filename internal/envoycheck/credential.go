@@ -62,6 +62,7 @@ func (c *checker) credential(p pair) {
 	}
 	if used {
 		c.setter(h.filters[at])
+		c.keepsRoute(h.filters[at:])
 		c.noClientCredential(p)
 		c.informed(h)
 	}
@@ -168,6 +169,20 @@ func (c *checker) keepsCredential(r route) {
 	}
 	if !hidden {
 		c.report(r.route, markLeaks, "%s reaches the upstream", evidence.Mark)
+	}
+}
+
+// keepsRoute looks for what has Envoy choose the route anew, in the credential filter and those behind it.
+func (c *checker) keepsRoute(filters []filter) {
+	for _, f := range filters {
+		f.config.walk(func(field string, n node) bool {
+			switch {
+			case (field == "route_cache_action" || field == "routeCacheAction") && n.text() == "CLEAR",
+				(field == "clear_route_cache" || field == "clearRouteCache") && n.isTrue():
+				c.report(n, credentialRoute, "%s", field)
+			}
+			return true
+		})
 	}
 }
 

@@ -105,6 +105,7 @@ var (
 	credentialSkipped  = falsifies("credential_skipped", "all that may be kept from the credential filter is attempt 1: x-envoy-attempt-count exact \"1\"")
 	credentialMarks    = falsifies("credential_marks", "directly in front of the credential filter, and on the same routes, a set_filter_state must write verdict.credential: pending, and directly behind it one must write set, or an attempt that was sent can look like one that was not")
 	credentialLost     = falsifies("credential_lost", "router B would take the credential away, or put another one in its place, behind the credential filter")
+	credentialRoute    = falsifies("credential_route", "behind the credential the route could be chosen anew, and one upstream be sent the credential of another")
 	credentialReplaced = falsifies("credential_replaced", "Envoy's own credential would replace the one that was refreshed")
 	credentialFacts    = falsifies("credential_facts", "an attempt that was not sent, for want of a credential, would look like one that was")
 	credentialUnseen   = falsifies("credential_unseen", "the judge could not tell the service's own credential from a client's, and would refresh none")

@@ -192,6 +192,14 @@ func (j *judge) final(f *failure, d decision.Decision) *reply {
 	return r.withoutControl(j.answer)
 }
 
+// end is the stream's end: a body that was asked for has not come, because the upstream has cut it off or the
+// client has left, and no replay follows.
+func (j *judge) end() {
+	if j.pending != nil {
+		j.pending.tell()
+	}
+}
+
 // smallBody is collected whole by every buffer limit in use (Envoy's default is 1 MiB; its guide for
 // edge proxies says 32 KiB): an answer of so few bytes that the judge has no more to say about was not
 // too large, the judge was given up.

@@ -71,7 +71,9 @@ func (s *Server) Process(stream grpc.BidiStreamingServer[extprocv3.ProcessingReq
 	var handler handler
 	switch role {
 	case "judge":
-		handler = &judge{call: call}
+		j := &judge{call: call}
+		defer j.end()
+		handler = j
 	case "finalizer":
 		handler = &finalizer{call: call}
 	case "credential":

@@ -20,6 +20,7 @@ func (c *checker) inner(h *hop) {
 	c.innerRoutes(h)
 	c.fetchesPages(h, innerPage)
 	c.matches(h)
+	c.steers(h)
 	c.upstreams(h)
 }
 

@@ -14,6 +14,7 @@ func (c *checker) outer(h *hop, leading []route) {
 	c.notInFile(h)
 	c.clients(h, leading)
 	c.fetchesPages(h, outerPage)
+	c.steers(h)
 	if n := h.hcm.get("proxy_100_continue"); n.isTrue() {
 		c.report(n, continueProxied, "proxy_100_continue")
 	}

@@ -38,6 +38,8 @@ func TestTrapCheck(t *testing.T) {
 		{"inner_retry", "error", "num_retries: 1", []stack.Patch{innerRetry}},
 		{"inner_hedge", "error", "hedge_on_per_try_timeout", []stack.Patch{innerHedge}},
 		{"inner_redirect", "error", "redirect_response_codes", []stack.Patch{lab, innerRedirect}},
+		{"steered", "error", "x-envoy-retry-on", []stack.Patch{steeredBy("outer", "all")}},
+		{"steered", "error", "x-envoy-retry-on", []stack.Patch{steeredBy("attempts", "app")}},
 		{"inner_mirror", "error", "cluster: mirroring", []stack.Patch{lab, innerMirror}},
 		{"inner_attempt_count", "warning", "include_request_attempt_count", []stack.Patch{innerCount}},
 		{"shared_connection", "error", "http2_protocol_options", []stack.Patch{http2Hops}},

@@ -29,7 +29,7 @@ func (e Entry) Given() *retryv1.Facts {
 		Attempt:   uint32(min(max(f.Attempt, 0), 1_000_000)),
 		Ending: &retryv1.Ending{Ending: &retryv1.Ending_Observation{Observation: &retryv1.Observation{
 			Reach:     &retryv1.Observation_Evidence{Evidence: retryv1.Evidence(f.Evidence)},
-			Status:    uint32(min(max(f.Status, 0), 999)),
+			Status:    answered(f),
 			Permanent: retryv1.PermanentCategory(f.Permanent),
 		}}},
 		Delivery:   retryv1.Delivery(f.Delivery),
@@ -97,4 +97,12 @@ func Ladder(outcomes []decision.RuleOutcome) []*retryv1.RuleOutcome {
 		})
 	}
 	return rules
+}
+
+// answered is the status that the upstream sent, where one arrived; Envoy's own does not count.
+func answered(f *decision.Facts) uint32 {
+	if f.Evidence != decision.ResponseReceived && f.Evidence != decision.PartialResponse {
+		return 0
+	}
+	return uint32(min(max(f.Status, 0), 999))
 }

@@ -24,6 +24,7 @@ func TestLostConnection(t *testing.T) {
 	p.sees("#confirm-problem", "Verdict cannot be reached")
 	p.wait("document.querySelector('#confirm').open && !document.querySelector('#confirm-yes').disabled")
 	p.accessible("a failure in the dialog")
+	p.shot("lost")
 
 	l.RestartService(0)
 	p.sees("#link", "Live, ")

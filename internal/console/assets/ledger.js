@@ -98,9 +98,9 @@ export async function why(id) {
       ...decisions.map(d => h('section', {class: 'past-decision'},
         h('h3', {}, `Attempt ${d.attempt || 'not known'}, ${exactly(new Date(d.time))}`),
         h('p', {}, h('b', {}, show(d.method || '?')), ' ', name(d.path || 'path not known'), ' to ', name(d.upstream || 'an upstream not known')),
-        verdict(d.decision), d.cause ? h('p', {class: 'sub'}, name(d.cause)) : '',
+        verdict(d.decision), d.cause ? h('p', {class: 'sub'}, 'Seen: ', name(d.cause)) : '',
         d.rules?.length ? h('div', {class: 'said'}, ladder(d.rules)) : '',
-        d.caseId ? h('p', {}, h('a', {href: '#ledger/' + encodeURIComponent(d.caseId)}, 'Its case')) : '')),
+        d.caseId ? h('p', {}, h('a', {class: 'button quiet', href: '#ledger/' + encodeURIComponent(d.caseId)}, 'Open its case')) : '')),
       decisions.length ? '' : h('p', {}, 'Nothing is remembered of it. It may have succeeded at once, been decided by another replica, or be older than the latest 10,000 decisions.'));
   } catch (error) {
     if (chosen === '?' + id) unseen(detail, error);
@@ -178,7 +178,7 @@ function lead(c) {
     EVIDENCE_RESPONSE_RECEIVED: 'An answer arrived that does not say whether it was executed.',
     EVIDENCE_PARTIAL_RESPONSE: 'The answer was cut off.',
   }[c.evidence] ?? '';
-  return `It may or may not have been executed. ${evidence}`;
+  return `${c.state === 'CASE_STATE_OPEN' ? 'It may or may not have been executed.' : 'It was not known whether it had been executed.'} ${evidence}`;
 }
 
 function said(c) {

@@ -30,10 +30,7 @@ type cli struct {
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var c cli
 	exited := -1
-	parser, err := kong.New(&c, kong.Name("extproc"),
-		kong.Description("Verdict decides whether a failed HTTP attempt may be sent again."),
-		kong.Writers(stdout, stderr), kong.Exit(func(code int) { exited = code }),
-		kong.UsageOnError())
+	parser, err := newParser(&c, stdout, stderr, func(code int) { exited = code })
 	if err != nil {
 		panic(err) // a mistake in the cli struct; every test meets it
 	}
@@ -54,6 +51,12 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+func newParser(c *cli, stdout, stderr io.Writer, exit func(int)) (*kong.Kong, error) {
+	return kong.New(c, kong.Name("extproc"),
+		kong.Description("Verdict decides whether a failed HTTP attempt may be sent again."),
+		kong.Writers(stdout, stderr), kong.Exit(exit))
 }
 
 // streams are where a command reads and writes.

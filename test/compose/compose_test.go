@@ -50,7 +50,7 @@ func TestCompose(t *testing.T) {
 	})
 	t.Run("all is well again", func(t *testing.T) { l.allAsExpected(t) })
 
-	t.Run("what the README says to try", p.testReadme)
+	t.Run("what docs/compose.md says to try", p.testReadme)
 	t.Run("promises", l.testPromises)
 	t.Run("ledger", func(t *testing.T) { p.testLedger(t, l) })
 	t.Run("payment law", p.testPaymentLaw)

@@ -27,6 +27,7 @@ func (s *service) openConsole() error {
 		Admin:     &decisionapi.Admin{Switches: s.api.switches, Recent: s.api.recent, Log: s.log},
 		Counts:    s.api.metrics.Counts,
 		Cases:     s.api.ledger.Count,
+		Shadow:    func(upstream string) bool { return s.flags.shadows(upstream) || s.api.config().Shadow(upstream) },
 		Draining:  func() bool { return s.drain.State() != decision.RuntimeServing },
 		DataPlane: s.listeners.dataPlane.Addr().String(),
 	})

@@ -28,6 +28,8 @@ type Options struct {
 	Counts func() map[string]*telemetry.Counts
 	// Cases is how many uncertain outcomes nobody has resolved.
 	Cases func() (open int, lost uint64)
+	// Shadow says whether decisions on an upstream's answers change nothing.
+	Shadow func(upstream string) bool
 	// Draining says whether the process is about to end.
 	Draining func() bool
 	// DataPlane is where Envoy calls, for whoever has no traffic yet.

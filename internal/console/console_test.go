@@ -59,7 +59,8 @@ func newLab(t *testing.T) *lab {
 		Decisions: retryv1.UnimplementedDecisionServiceServer{}, Budgets: retryv1.UnimplementedBudgetServiceServer{},
 		Ledger: retryv1.UnimplementedLedgerServiceServer{}, Admin: switches,
 		Counts: func() map[string]*telemetry.Counts { return map[string]*telemetry.Counts{"app": {Upstream: "app"}} },
-		Cases:  func() (int, uint64) { return 3, 4 }, Draining: func() bool { return false },
+		Cases:  func() (int, uint64) { return 3, 4 }, Draining: func() bool { return true },
+		Shadow:    func(upstream string) bool { return upstream == "app" },
 		DataPlane: "127.0.0.1:<9002>", Every: 5 * time.Millisecond,
 	})
 	if err != nil {
@@ -275,7 +276,7 @@ func TestLive(t *testing.T) {
 		t.Errorf("%v", resp.Header)
 	}
 	kind, e := next()
-	if kind != "all" || e.Open != 3 || e.Lost != 4 || e.Process == "" || len(e.Upstreams) != 1 || e.Upstreams[0].Name != "app" {
+	if kind != "all" || e.Open != 3 || e.Lost != 4 || e.Process == "" || !e.Draining || len(e.Upstreams) != 1 || !e.Upstreams[0].Shadow || e.Upstreams[0].Name != "app" {
 		t.Errorf("first %s %+v", kind, e)
 	}
 	for range 5 {

@@ -29,6 +29,7 @@ type event struct {
 type upstreamView struct {
 	Name    string `json:"name"`
 	Drained bool   `json:"drained"`
+	Shadow  bool   `json:"shadow"`
 	// Of the budget: a first attempt earns Ratio tokens, which live for Interval seconds.
 	Ratio    float64 `json:"ratio"`
 	Reserve  uint32  `json:"reserve"`
@@ -115,6 +116,9 @@ const stalled = 10 * time.Second
 func (c *Console) send(w http.ResponseWriter, out *http.ResponseController, e event) error {
 	e.Process, e.Draining = c.process, c.options.Draining()
 	e.Open, e.Lost = c.options.Cases()
+	for i := range e.Upstreams {
+		e.Upstreams[i].Shadow = c.options.Shadow(e.Upstreams[i].Name)
+	}
 	text, err := json.Marshal(e)
 	if err != nil {
 		return err

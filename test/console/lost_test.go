@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
+	"github.com/verdictproxy/verdict/test/stack"
 )
 
 // TestLostConnection: the page says when its figures stand still, what it could not do, and comes back by
@@ -41,10 +42,11 @@ func TestLostConnection(t *testing.T) {
 	p.sees("#link", "Live, ")
 }
 
-// TestHiddenPage: a page that nobody looks at holds no connection.
+// TestHiddenPage: a page that nobody looks at holds no connection; when somebody does, it has what came
+// meanwhile.
 func TestHiddenPage(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newLab(t, "--shadow", "short")
 	if _, err := l.admin.DrainUpstream(t.Context(), &retryv1.DrainUpstreamRequest{Upstream: "app"}); err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +57,8 @@ func TestHiddenPage(t *testing.T) {
 	}
 	hide("hidden")
 	p.sees("#link", "Paused")
+	l.Do(stack.Request{Host: "short.example"})
 	hide("visible")
 	p.sees("#link", "Live, ")
+	p.sees("article:has([title=short]) .chip", "shadow: nothing is retried")
 }

@@ -115,8 +115,8 @@ class View {
 
   update(upstream) {
     this.upstream = upstream;
-    const stopped = upstream.drained || state.killed;
-    text(this.chip, upstream.drained ? 'drained' : state.killed ? 'stopped' : 'retries on');
+    const stopped = upstream.drained || state.killed || upstream.shadow;
+    text(this.chip, upstream.shadow ? 'shadow: nothing is retried' : upstream.drained ? 'drained' : state.killed ? 'stopped' : 'retries on');
     this.chip.className = stopped ? 'chip stopped' : 'chip on';
     text(this.button, upstream.drained ? 'Undrain' : 'Drain');
     this.button.setAttribute('aria-label', `${upstream.drained ? 'Undrain' : 'Drain'} ${show(this.key)}`);

@@ -111,8 +111,10 @@ func (c *checker) together(p pair) {
 	accepted := make(map[string]bool)
 	for _, u := range p.inner.hcm.get("upgrade_configs").items() {
 		accepted[u.get("upgrade_type").text()] = true
+		c.forbid(u, ownFilters, "filters")
 	}
 	for _, u := range p.outer.hcm.get("upgrade_configs").items() {
+		c.forbid(u, ownFilters, "filters")
 		if n := u.get("upgrade_type"); !accepted[n.text()] {
 			c.report(n, refusedUpgrade, "%s", n.text())
 		}

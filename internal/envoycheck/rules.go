@@ -70,6 +70,7 @@ var (
 	noStrip      = falsifies("strip", "next to router B a header_mutation must remove x-verdict- and x-retry- from every response, or an upstream can speak in Verdict's name")
 	order        = falsifies("order", "answers pass the filters from the last to the first: head, judge, facts, strip, router B is the order that works")
 	otherMatcher = falsifies("other_matcher", "judge and facts must see the same answers, or the judge decides without facts")
+	ownFilters   = falsifies("upgrade_filters", "an upgrade would pass these filters instead of the topology's, and an upstream that refuses it could say `retry` itself")
 	switchedOff  = falsifies("switched_off", "a part of the topology must not be switched off, or changed by a route")
 )
 

@@ -67,3 +67,16 @@ func TestTrapRefusedUpgradeBite(t *testing.T) {
 	wantHits(t, s, post, 1, 1)
 	wantReport(t, post, finalized) // the promise holds even so
 }
+
+var upgradesPastTheJudge = stack.NewPatch("upgrades have filters of their own in the inner hop", stack.Set(stack.HCM("attempts")+"/upgrade_configs",
+	`[{upgrade_type: websocket, filters: [{name: router, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}]}]`))
+
+// Where upgrades pass other filters, an upstream that refuses one says itself that it is sent again.
+func TestTrapUpgradeFilters(t *testing.T) {
+	t.Parallel()
+	s := startTrap(t, stack.Options{Patches: []stack.Patch{upgradesPastTheJudge}})
+	a := s.Do(stack.Request{Method: "POST", Fault: "503 lies", Header: webSocket})
+	if n := len(s.Upstream.Hits(a.ID)); n < 2 {
+		t.Errorf("%d hits: the trap does not bite", n)
+	}
+}

@@ -30,6 +30,15 @@ func TestCompose(t *testing.T) {
 		l.allAsExpected(t) // by the other one
 		p.revive(t, "verdict-1")
 	})
+	t.Run("both replicas are killed", func(t *testing.T) {
+		p.kill(t, "verdict-1")
+		p.kill(t, "verdict-2")
+		l.goesOn(t, hold)
+		l.healthyAnswersPass(t)
+		p.revive(t, "verdict-1")
+		p.revive(t, "verdict-2")
+		l.allAsExpected(t)
+	})
 	t.Run("the store is killed", func(t *testing.T) {
 		p.kill(t, "valkey")
 		l.withoutStore(t)

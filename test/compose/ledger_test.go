@@ -2,6 +2,7 @@ package compose
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,9 +18,9 @@ import (
 // machine. A replica that is killed takes with it what is on its way.
 const behind = 2 * time.Second
 
-// testLedger: each uncertain outcome of which a client was told is a case that the operator finds, at the
-// replica that was not killed. Excepted are those that a killed replica had on their way, and Envoy's own
-// word (no_evidence) while it found no healthy Verdict that could look at an answer.
+// testLedger: each uncertain outcome of which a client was told is a case that the operator finds, at
+// any replica. Excepted are those that a killed replica had on their way, and Envoy's own
+// word (no_evidence) while there was no Verdict that could look at an answer.
 func (p *project) testLedger(t *testing.T, l *load) {
 	conn, err := grpc.NewClient("passthrough:///"+p.addr(t, "verdict-2", 9003), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -28,7 +29,9 @@ func (p *project) testLedger(t *testing.T, l *load) {
 	defer conn.Close()
 	ledger := retryv1.NewLedgerServiceClient(conn)
 	onTheWay := func(u uncertain) bool {
-		return u.End.After(p.killed.Add(-behind)) && u.End.Before(p.killed.Add(behind))
+		return slices.ContainsFunc(p.killed, func(at time.Time) bool {
+			return u.End.After(at.Add(-behind)) && u.End.Before(at.Add(behind))
+		})
 	}
 	missing := l.report(t).Uncertain
 	found, silent, lost := 0, 0, 0
@@ -50,8 +53,8 @@ func (p *project) testLedger(t *testing.T, l *load) {
 		missing = still
 		return text
 	})
-	t.Logf("%d cases are in the ledger; of %d Envoy alone has spoken, and %d were lost with the replica that was killed", found, silent, lost)
-	if found < 50 || found < 2*silent || lost > 20 {
+	t.Logf("%d cases are in the ledger; of %d Envoy alone has spoken, and %d were lost with a replica that was killed", found, silent, lost)
+	if found < 50 || found < silent || lost > 20 {
 		t.Error("that is more than a kill, and a machine too busy for health checks, explain")
 	}
 }

@@ -93,6 +93,19 @@ func (l *load) goesOn(t *testing.T, d time.Duration) {
 	})
 }
 
+// healthyAnswersPass waits for ten answers of an upstream that is well.
+func (l *load) healthyAnswersPass(t *testing.T) {
+	t.Helper()
+	const scenario = "steady: GET"
+	before := l.report(t).Outcomes[scenario]["as_expected"]
+	within(t, 30*time.Second, "healthy answers pass", func() string {
+		if n := l.report(t).Outcomes[scenario]["as_expected"] - before; n < 10 {
+			return fmt.Sprint(n)
+		}
+		return ""
+	})
+}
+
 // connected is verdict_budget_redis_connected of each replica.
 func (l *load) connected(t *testing.T, want string) func() string {
 	return func() string {

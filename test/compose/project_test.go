@@ -20,7 +20,7 @@ type project struct {
 	client http.Client
 	test   *testing.T
 	shown  bool
-	killed time.Time // when the replica was
+	killed []time.Time // when replicas were
 }
 
 // start brings everything up, and ends it when the test is over.
@@ -119,8 +119,8 @@ func (p *project) addr(t *testing.T, service string, port int) string {
 func (p *project) kill(t *testing.T, service string) {
 	t.Helper()
 	id := p.container(t, service)
-	if service == "verdict-1" {
-		p.killed = time.Now()
+	if strings.HasPrefix(service, "verdict-") {
+		p.killed = append(p.killed, time.Now())
 	}
 	docker(t, "kill", "--signal", "KILL", id)
 }

@@ -35,12 +35,14 @@ func TestSharedLedger(t *testing.T) {
 	_, out := list(two)
 	_, id, _ := strings.Cut(out, `"caseId":"`)
 	id, _, _ = strings.Cut(id, `"`)
-	if code, out, _ := command(t, "ledger", "resolve", id, "executed", "--note=asked", "--server="+two.admin); code != 0 || !strings.Contains(out, "CASE_STATE_EXECUTED") {
-		t.Fatalf("%d %s", code, out)
-	}
-	if code, out := list(one, "--state=executed"); code != 0 || !strings.Contains(out, `"note":"asked"`) {
-		t.Errorf("one does not know what two has resolved: %d %s", code, out)
-	}
+	two.wait(t, "resolved by way of two", func() bool {
+		code, out, _ := command(t, "ledger", "resolve", id, "executed", "--note=asked", "--server="+two.admin)
+		return code == 0 && strings.Contains(out, "CASE_STATE_EXECUTED")
+	})
+	one.wait(t, "one knows what two has resolved", func() bool {
+		_, out := list(one, "--state=executed")
+		return strings.Contains(out, `"note":"asked"`)
+	})
 	metric := func(p *program, line string) func() bool {
 		return func() bool { return strings.Contains(p.get(t, "/metrics"), line+"\n") }
 	}

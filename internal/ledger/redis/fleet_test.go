@@ -218,9 +218,8 @@ func TestWatchTheFleet(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Binary(t), "--appendonly", "yes", "--appendfsync", "always")
 	proxy := redistest.NewProxy(t, server.Address)
-	here := mustNew(t, Options{Server: at(proxy.Address()), Prefix: "fleet:", Timeout: 300 * time.Millisecond})
-	there := mustNew(t, Options{Server: at(server.Address), Prefix: "fleet:"})
-	there.store.keep = 100
+	here := mustNew(t, Options{Server: at(proxy.Address()), Prefix: "fleet:"})
+	there := mustNew(t, Options{Server: at(server.Address), Prefix: "fleet:", keep: 100})
 	var mu sync.Mutex
 	var told []string
 	var missed uint64

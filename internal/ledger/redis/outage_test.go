@@ -136,14 +136,19 @@ func TestOutages(t *testing.T) {
 			proxy := redistest.NewProxy(t, server.Address)
 			raw := redistest.Dial(t, server.Address)
 			var log lines
-			l := mustNew(t, Options{Server: at(proxy.Address()), Prefix: "fleet:", Timeout: 200 * time.Millisecond, Logger: log.logger()})
-			enter(l, "before-", 3)
-			settle(t, l)
+			before := mustNew(t, Options{Server: at(server.Address), Prefix: "fleet:"})
+			enter(before, "before-", 3)
+			settle(t, before)
 			for _, id := range []string{"before-0", "before-1"} {
-				if _, err := l.Resolve(t.Context(), id, retryv1.CaseState_CASE_STATE_EXECUTED, ""); err != nil {
+				if _, err := before.Resolve(t.Context(), id, retryv1.CaseState_CASE_STATE_EXECUTED, ""); err != nil {
 					t.Fatal(err)
 				}
 			}
+			if err := before.Close(); err != nil {
+				t.Fatal(err)
+			}
+			l := mustNew(t, Options{Server: at(proxy.Address()), Prefix: "fleet:", Timeout: 300 * time.Millisecond, Logger: log.logger()})
+			wantListed(t, l, "before-0", "before-1", "before-2")
 			f.begin(server, raw, proxy)
 			enter(l, "during-", 3)
 			ledgertest.Eventually(t, "cut off", func() bool { return !l.Connected() })
@@ -204,7 +209,7 @@ func TestTooManyWait(t *testing.T) {
 	raw := redistest.Dial(t, server.Address)
 	var log lines
 	const size = 300 // more than is under way at once
-	l := mustNew(t, Options{Server: at(server.Address), Prefix: "fleet:", Size: size, Timeout: 200 * time.Millisecond, Logger: log.logger()})
+	l := mustNew(t, Options{Server: at(server.Address), Prefix: "fleet:", Size: size, Logger: log.logger()})
 	l.queue.size = size
 	other := mustNew(t, Options{Server: at(server.Address), Prefix: "fleet:", Size: size})
 	enter(l, "old", 1)

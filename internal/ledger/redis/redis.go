@@ -42,7 +42,7 @@ import (
 // Defaults of Options.
 const (
 	DefaultPrefix  = "verdict:"
-	DefaultTimeout = time.Second
+	DefaultTimeout = 2 * time.Second
 )
 
 // leastQueue lets cases wait for their turn also where the ledger is small.
@@ -64,6 +64,8 @@ type Options struct {
 	// Logger gets a line when the server does not answer, one when it does again, and one when cases are
 	// lost because too many wait; nil for none.
 	Logger *slog.Logger
+
+	keep int // events: keptEvents if it is 0
 }
 
 // Ledger is a ledger.Ledger on a Redis server.
@@ -99,6 +101,9 @@ func New(o Options) (*Ledger, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.keep == 0 {
+		o.keep = keptEvents
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -107,7 +112,7 @@ func New(o Options) (*Ledger, error) {
 		return nil, err
 	}
 	l := &Ledger{
-		store: newStore(c, o.Prefix, o.Size), queue: newQueue(max(o.Size, leastQueue)),
+		store: newStore(c, o.Prefix, o.Size, o.keep), queue: newQueue(max(o.Size, leastQueue)),
 		now: o.Now, log: o.Logger,
 	}
 	l.closing, l.close = context.WithCancel(context.Background())

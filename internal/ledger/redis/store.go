@@ -39,10 +39,10 @@ type store struct {
 	cases, order, resolved, count, events string // keys
 }
 
-func newStore(c *conn.Conn, prefix string, size int) *store {
+func newStore(c *conn.Conn, prefix string, size, keep int) *store {
 	key := func(name string) string { return prefix + "ledger:" + name }
 	return &store{
-		conn: c, size: size, keep: keptEvents,
+		conn: c, size: size, keep: keep,
 		cases: key("cases"), order: key("order"), resolved: key("resolved"), count: key("count"), events: key("events"),
 	}
 }

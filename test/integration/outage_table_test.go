@@ -63,6 +63,8 @@ func outageRows(s *stack.Stack) []*outageRow {
 		{name: "POST 503", request: request("POST", "app", "/", "503"+own), status: 503, own: true, labelled: true, hits: 1},
 		{name: "POST 503, h2", request: request("POST", "h2", "/", "503"+own), status: 503, own: true, labelled: true, hits: 1},
 		{name: "PUT 502", request: request("PUT", "app", "/", "502"+own), status: 502, own: true, labelled: true, hits: 1},
+		{name: "POST 600", request: request("POST", "app", "/", "600"+own), status: 600, own: true, labelled: true, hits: 1},
+		{name: "POST 999, h2", request: request("POST", "h2", "/", "999"+own), status: 999, own: true, labelled: true, hits: 1},
 		{name: "DELETE 504", request: request("DELETE", "app", "/", "504"+own), status: 504, own: true, labelled: true, hits: 1},
 
 		{name: "GET reset", request: request("GET", "app", "/", "reset"), status: 503, hits: 1},

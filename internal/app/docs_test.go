@@ -32,7 +32,7 @@ func docs(t *testing.T) map[string]string {
 }
 
 var (
-	codeLine = regexp.MustCompile("(?m)^    (?:[A-Z_]+=\\S+ )*(extproc .*)$")
+	codeLine = regexp.MustCompile(`(?m)^    (?:[A-Z_]+=\S+ )*(extproc .*)$`)
 	inline   = regexp.MustCompile("`(extproc [^`]+)`")
 	comment  = regexp.MustCompile(`\s+[#<].*$`)
 )

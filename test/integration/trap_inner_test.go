@@ -88,11 +88,14 @@ func TestTrapInnerRoutes(t *testing.T) {
 	})
 }
 
-// Without the mark of a redirect the second server's refused connection would prove that nothing was sent;
-// without the head's copy every attempt would be the first.
+// Without the marks of a redirect, of which a missing id is one, the second server's refused connection would
+// prove that nothing was sent; without the head's copy every attempt would be the first.
 func TestTrapInnerRoutesBite(t *testing.T) {
 	t.Parallel()
 	s := startTrap(t, stack.Options{Patches: append(forbiddenRoutes,
+		stack.NewPatch("the upstream is told the request's own id",
+			stack.Set(stack.VirtualHost("attempts", "redirecting")+"/request_headers_to_remove", "[x-envoy-internal]"),
+			stack.Set(stack.VirtualHost("attempts", "counting")+"/request_headers_to_remove", "[x-envoy-internal]")),
 		stack.NewPatch("the facts say nothing of a redirect", inFacts("redirected=%REQ(X-ENVOY-ORIGINAL-URL):1%", "redirected=")),
 		stack.NewPatch("the facts do not use the head's copy", inFacts("%FILTER_STATE(verdict.request:PLAIN)%",
 			"id=%REQ(X-VERDICT-ID)% attempt=%REQ(X-ENVOY-ATTEMPT-COUNT)% remaining=%REQ(X-ENVOY-EXPECTED-RQ-TIMEOUT-MS)%")))})

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -111,6 +112,7 @@ func tryLines(s *stack.Stack) string {
 		"\nThe console:              " + s.ServiceAdminURL(0) + "/console/" +
 		"\nWhat the upstream saw:    curl 'http://" + s.Upstream.Addrs().Control + "/hits?id=a'" +
 		"\nWhat Verdict counted:     curl " + s.ServiceAdminURL(0) + "/metrics" +
+		"\nWhat Verdict decided:     go run ./cmd/extproc ledger list --server " + strings.TrimPrefix(s.ServiceAdminURL(0), "http://") +
 		"\nEnvoy's admin interface:  " + s.AdminURL() +
 		"\n\nCtrl-C ends all three.\n"
 }

@@ -7,21 +7,19 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/alecthomas/kong"
 )
 
 type cli struct {
-	Serve    ServeCmd    `cmd:"" help:"Serve Envoy's data plane: ext_proc and access log."`
+	Serve    ServeCmd    `cmd:"" help:"Run the service that Envoy asks."`
 	Check    CheckCmd    `cmd:"" help:"Say what a configuration file means, or everything that is wrong with it."`
 	Decide   DecideCmd   `cmd:"" help:"Say whether a failed request may be sent again."`
 	Classify ClassifyCmd `cmd:"" help:"Say what a symptom proves about how far an attempt got."`
 	Budget   BudgetCmd   `cmd:"" help:"The retry budget of a running service."`
 	Ledger   LedgerCmd   `cmd:"" help:"The uncertain outcomes of a running service."`
 	Drain    DrainCmd    `cmd:"" help:"Deny every retry towards upstreams, without a change in Envoy."`
+	Undrain  UndrainCmd  `cmd:"" help:"Allow retries again."`
 	Why      WhyCmd      `cmd:"" help:"Say what was decided on a request, and why."`
-	Undrain  UndrainCmd  `cmd:"" help:"End that."`
-	Health   HealthCmd   `cmd:"" help:"Exit 0 only if a running service serves: the health check of a container without a shell."`
+	Health   HealthCmd   `cmd:"" help:"Exit with 0 only if a running service serves: the health check of a container without a shell."`
 	Version  VersionCmd  `cmd:"" help:"Say which build this is."`
 }
 
@@ -39,24 +37,22 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exited
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, "extproc:", err)
+		complain(stderr, err)
 		return 2
 	}
 	command.BindTo(ctx, (*context.Context)(nil))
 	err = command.Run(streams{os.Stdin, stdout, stderr})
-	if err != nil {
-		if !errors.Is(err, errReported) {
-			fmt.Fprintln(stderr, "extproc:", err)
-		}
-		return 1
+	var bad badArgument
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &bad):
+		fmt.Fprintln(stderr, "extproc:", err)
+		return 2
+	case !errors.Is(err, errReported):
+		fmt.Fprintln(stderr, "extproc:", err)
 	}
-	return 0
-}
-
-func newParser(c *cli, stdout, stderr io.Writer, exit func(int)) (*kong.Kong, error) {
-	return kong.New(c, kong.Name("extproc"),
-		kong.Description("Verdict decides whether a failed HTTP attempt may be sent again."),
-		kong.Writers(stdout, stderr), kong.Exit(exit))
+	return 1
 }
 
 // streams are where a command reads and writes.

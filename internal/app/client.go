@@ -2,9 +2,9 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -18,6 +18,11 @@ import (
 type Admin struct {
 	Server string `default:"127.0.0.1:9003" placeholder:"ADDR" help:"The admin listener of a running service, or its API: HOST:PORT or unix:PATH."`
 	TLSFlags
+}
+
+// Validate is called by kong.
+func (a Admin) Validate() error {
+	return cmp.Or(checkAddress("--server", a.Server), a.TLSFlags.Validate())
 }
 
 // printJSON writes a message as one line in protobuf's JSON form.
@@ -71,5 +76,5 @@ func enum[E ~int32](flag, prefix, word string, values map[string]int32) (E, erro
 		}
 	}
 	slices.Sort(words)
-	return 0, fmt.Errorf("--%s: %q is none of %s", flag, word, strings.Join(words, ", "))
+	return 0, badArgumentf("--%s: %q is none of %s", flag, word, strings.Join(words, ", "))
 }

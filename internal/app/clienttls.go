@@ -3,9 +3,11 @@ package app
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
@@ -16,11 +18,11 @@ import (
 
 // TLSFlags are how a command speaks to a listener with TLS. Any of them means TLS.
 type TLSFlags struct {
-	TLS           bool   `name:"tls" help:"The server speaks TLS; its certificate is of an authority of this system."`
-	TLSCA         string `name:"tls-ca" placeholder:"FILE" help:"The authorities (PEM) that are trusted instead."`
-	TLSCert       string `name:"tls-cert" placeholder:"FILE" help:"The certificate (PEM) to show."`
+	TLS           bool   `name:"tls" help:"The server speaks TLS. Any of the next four says so too."`
+	TLSCA         string `name:"tls-ca" placeholder:"FILE" help:"The authorities (PEM) that its certificate may be of. Without it, those of this system."`
+	TLSCert       string `name:"tls-cert" placeholder:"FILE" help:"The certificate (PEM) to show it."`
 	TLSKey        string `name:"tls-key" placeholder:"FILE" help:"Its key."`
-	TLSServerName string `name:"tls-server-name" placeholder:"NAME" help:"The name that the server's certificate must have. Default: the host of --server."`
+	TLSServerName string `name:"tls-server-name" placeholder:"NAME" help:"The name that its certificate must have. Without it, the host of --server."`
 }
 
 // Validate is called by kong.
@@ -70,17 +72,33 @@ func (f TLSFlags) explained(address string, err error) error {
 	if !ok {
 		return err
 	}
-	text := fmt.Sprintf("%s: %s: %s", address, s.Code(), s.Message())
-	if hint := f.hint(s.Message()); hint != "" {
+	text := fmt.Sprintf("%s: %s: %s", address, s.Code(), plainly(s.Message()))
+	if hint := f.hint(s.Code(), s.Message()); hint != "" {
 		text += "\n" + hint
 	}
 	return errors.New(text)
 }
 
+// dialing is what grpc-go says around the cause of a connection that failed.
+var dialing = regexp.MustCompile(`^connection error: desc = "(?:transport: )?(?:Error while dialing: )?(.*)"$`)
+
+func plainly(message string) string {
+	if cause := dialing.FindStringSubmatch(message); cause != nil {
+		return cause[1]
+	}
+	return message
+}
+
 // hint says what to do about a connection that failed.
-func (f TLSFlags) hint(message string) string {
+func (f TLSFlags) hint(code codes.Code, message string) string {
 	says := func(words string) bool { return strings.Contains(message, words) }
 	switch {
+	case code == codes.Unimplemented && says("unknown service"):
+		return "This listener does not answer that: ask the admin listener."
+	case says("unexpected HTTP status code"), says("looked like an HTTP/1.1 header"):
+		return "An HTTP server answers there, and not Verdict: ask its admin listener or its API."
+	case says("connect: connection refused"), says("connect: no such file or directory"):
+		return "Nothing listens there: does the service run, and is --server its admin listener or its API?"
 	case !f.encrypted() && says("error reading server preface"):
 		return "Does the server speak TLS? Then --tls, or --tls-ca, is missing."
 	case says("first record does not look like a TLS handshake"):

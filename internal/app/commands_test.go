@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -113,6 +114,31 @@ func TestDecideLines(t *testing.T) {
 	for _, want := range []string{"line 2: ", "line 4: facts.runtime: ", "line 5: "} {
 		if !strings.Contains(errors.String(), want) {
 			t.Errorf("no %q in\n%s", want, &errors)
+		}
+	}
+}
+
+// A line that is too long ends the answers, and is named.
+func TestDecideLinesTooLong(t *testing.T) {
+	input := `{"facts":{}}` + "\n" + strings.Repeat("a", maxLine+1) + "\n" + `{"facts":{}}`
+	var out, errors strings.Builder
+	err := DecideCmd{Stdin: true}.Run(t.Context(), streams{in: strings.NewReader(input), out: &out, err: &errors})
+	if err == nil || !strings.HasPrefix(err.Error(), "line 2, and what is behind it, is not answered: it has more than 1048576 bytes") || strings.Count(out.String(), "\n") != 1 {
+		t.Errorf("%v\n%s%s", err, &out, &errors)
+	}
+}
+
+// A command that asks a server that is not what it means says so.
+func TestCommandsAgainstAnotherServer(t *testing.T) {
+	api, _ := startService(t)
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	for server, want := range map[string]string{
+		api:                          "This listener does not answer that: ask the admin listener.",
+		web.Listener.Addr().String(): "An HTTP server answers there, and not Verdict",
+	} {
+		if code, _, errors := command(t, "drain", "--server="+server); code != 1 || !strings.Contains(errors, want) {
+			t.Errorf("%s: exit code %d, no %q in\n%s", server, code, want, errors)
 		}
 	}
 }

@@ -3,9 +3,12 @@ package app
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"text/tabwriter"
 
@@ -34,9 +37,14 @@ type DecideCmd struct {
 
 // Asked is whom decide and classify ask.
 type Asked struct {
-	Server string `placeholder:"ADDR" help:"A running service's API: HOST:PORT or unix:PATH. Without it the command decides alone, with a budget that has not been touched."`
+	Server string `placeholder:"ADDR" help:"A running service's API: HOST:PORT or unix:PATH. Without it the command answers by itself, with a budget that has not been touched."`
 	TLSFlags
-	Config string `placeholder:"FILE" type:"path" help:"Without --server: the configuration. Default: the defaults."`
+	Config string `placeholder:"FILE" type:"path" help:"Without --server: the configuration. Without one the defaults hold for every upstream."`
+}
+
+// Validate is called by kong.
+func (a Asked) Validate() error {
+	return cmp.Or(checkAddress("--server", a.Server), a.TLSFlags.Validate())
 }
 
 // maxLine bounds a line of the standard input.
@@ -46,6 +54,9 @@ const maxLine = 1 << 20
 func (c DecideCmd) Run(ctx context.Context, s streams) error {
 	return c.ask(func(asked retryv1.DecisionServiceClient) error {
 		if c.Stdin {
+			if !c.saysNothing() {
+				return badArgumentf("--stdin: what the lines say cannot be said by flags too")
+			}
 			return decideLines(ctx, asked, s)
 		}
 		ending, err := c.EndingFlags.message()
@@ -119,7 +130,8 @@ func decideLines(ctx context.Context, asked retryv1.DecisionServiceClient, s str
 	lines := bufio.NewScanner(s.in)
 	lines.Buffer(nil, maxLine)
 	var failed error
-	for n := 1; lines.Scan(); n++ {
+	n := 1
+	for ; lines.Scan(); n++ {
 		line := bytes.TrimSpace(lines.Bytes())
 		if len(line) == 0 {
 			continue
@@ -133,9 +145,23 @@ func decideLines(ctx context.Context, asked retryv1.DecisionServiceClient, s str
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return err
+		return fmt.Errorf("line %d, and what is behind it, is not answered: %w", n, tooLong(err))
 	}
 	return failed
+}
+
+func tooLong(err error) error {
+	if errors.Is(err, bufio.ErrTooLong) {
+		return fmt.Errorf("it has more than %d bytes", maxLine)
+	}
+	return err
+}
+
+// saysNothing reports whether no flag says anything of an attempt.
+func (c DecideCmd) saysNothing() bool {
+	said := c.FactFlags
+	said.Attempt = 0 // it has a default
+	return reflect.ValueOf(said).IsZero() && reflect.ValueOf(c.EndingFlags).IsZero() && c.RequestID == "" && !c.DryRun
 }
 
 func decideLine(ctx context.Context, asked retryv1.DecisionServiceClient, w io.Writer, line []byte) error {

@@ -23,6 +23,14 @@ type (
 	}
 )
 
+// Validate is called by kong.
+func (c UndrainCmd) Validate() error {
+	if !c.All && len(c.Upstreams) == 0 {
+		return badArgumentf("which upstream, or --all?")
+	}
+	return c.Admin.Validate()
+}
+
 // Run writes what is set afterwards as one line of JSON, as does UndrainCmd's.
 func (c DrainCmd) Run(ctx context.Context, s streams) error {
 	return c.admin(ctx, s, func(admin retryv1.AdminServiceClient) error {

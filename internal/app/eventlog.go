@@ -17,7 +17,7 @@ func openEventLog(path string, log *slog.Logger) (*budget.EventLog, func() error
 	}
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("--event-log: %w", err)
 	}
 	process := fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano())
 	return budget.NewEventLog(f, process, func(err error) {

@@ -2,7 +2,6 @@ package app
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -32,11 +31,11 @@ func (e EndingFlags) message() (*retryv1.Ending, error) {
 	}
 	switch {
 	case e.Details != "" && (e.Evidence != "" || e.Stage != "" || e.Permanent != ""):
-		return nil, errors.New("--details: it says by itself what --evidence, --stage and --permanent would")
+		return nil, badArgumentf("--details: it says by itself what --evidence, --stage and --permanent would")
 	case e.Evidence != "" && e.Stage != "":
-		return nil, errors.New("--stage: it says by itself what --evidence would")
+		return nil, badArgumentf("--stage: it says by itself what --evidence would")
 	case e.Details == "" && (e.WireBytes != nil || e.Tries != nil || e.Transport != ""):
-		return nil, errors.New("--details: it is missing, and --wire-bytes, --tries and --transport mean nothing without it")
+		return nil, badArgumentf("--details: it is missing, and --wire-bytes, --tries and --transport mean nothing without it")
 	case e.Details != "":
 		return &retryv1.Ending{Ending: &retryv1.Ending_Envoy{Envoy: &retryv1.EnvoyReply{
 			Details: e.Details, WireBytesSent: e.WireBytes, UpstreamAttemptCount: e.Tries,
@@ -85,7 +84,7 @@ func (e EndingFlags) headers() ([]*retryv1.Header, error) {
 	for _, line := range e.Header {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok {
-			return nil, fmt.Errorf("--header: %q is not NAME:VALUE", line)
+			return nil, badArgumentf("--header: %q is not NAME:VALUE", line)
 		}
 		headers = append(headers, &retryv1.Header{Name: name, Value: strings.TrimSpace(value)})
 	}
@@ -94,22 +93,22 @@ func (e EndingFlags) headers() ([]*retryv1.Header, error) {
 
 // FactFlags are the rest of what is known when an attempt has ended.
 type FactFlags struct {
-	Upstream     string         `group:"The request" help:"The upstream's name: with Envoy, its cluster."`
+	Upstream     string         `group:"The request" help:"The upstream's name: with Envoy, its cluster. Without one there is no budget, and so no retry."`
 	Method       string         `group:"The request" help:"The method."`
 	Path         string         `group:"The request" help:"The path, with its query."`
 	Operation    string         `group:"The request" placeholder:"NAME" help:"The name of a declared route_operation."`
 	Class        string         `group:"The request" help:"The class, if it is stricter than declared: non_idempotent, idempotent_with_key, idempotent, safe."`
 	Key          []string       `group:"The request" sep:"none" help:"An idempotency-key line."`
-	Body         string         `group:"The request" help:"What the body is made of: none, bytes, codec, file, supplier, stream, publisher."`
-	Attempt      uint32         `group:"Circumstances" default:"1" help:"This attempt's number; 0 is not known."`
-	Executed     string         `group:"Circumstances" placeholder:"SAID" help:"execution of the decision before: not_executed, executed. Not remembered: leave it out."`
-	Certainty    string         `group:"Circumstances" placeholder:"SAID" help:"certainty of the decision before: certain, uncertain."`
-	PreviousWait *time.Duration `group:"Circumstances" placeholder:"TIME" help:"The wait before this attempt."`
-	Delivery     string         `group:"Circumstances" help:"Whether a byte of the answer has reached the caller: not_delivered, delivered."`
-	Deadline     string         `group:"Circumstances" placeholder:"TIME" help:"The time that is left, such as 1.5s, or none."`
-	MaxWait      *time.Duration `group:"Circumstances" placeholder:"TIME" help:"The longest wait that the caller can hold."`
-	EarlyData    string         `group:"Circumstances" help:"Whether the client sent TLS early data: not_sent, sent."`
-	Credential   string         `group:"Circumstances" help:"With a 401: not_ours, refreshable, refreshed."`
+	Body         string         `group:"The request" help:"What the body is made of: none, bytes, codec, file, supplier, stream, publisher ... Where it is not said, it cannot be sent again."`
+	Attempt      uint32         `group:"What is known besides" default:"1" help:"This attempt's number; 0 is not known."`
+	Executed     string         `group:"What is known besides" placeholder:"WORD" help:"What the decision before said of execution: not_executed, executed. Where it is not said, unknown."`
+	Certainty    string         `group:"What is known besides" placeholder:"WORD" help:"What the decision before said of certainty: certain, uncertain."`
+	PreviousWait *time.Duration `group:"What is known besides" placeholder:"TIME" help:"The wait before this attempt."`
+	Delivery     string         `group:"What is known besides" help:"Whether a byte of the answer has reached the caller: not_delivered, delivered. Where it is not said, an answer has."`
+	Deadline     string         `group:"What is known besides" placeholder:"TIME" help:"The time that is left, such as 1.5s; none where there is no deadline. Where it is not said, nothing is left."`
+	MaxWait      *time.Duration `group:"What is known besides" placeholder:"TIME" help:"The longest wait that the caller can hold."`
+	EarlyData    string         `group:"What is known besides" help:"Whether the client sent TLS early data: not_sent, sent."`
+	Credential   string         `group:"What is known besides" help:"With a 401: not_ours, refreshable, refreshed."`
 }
 
 func (f FactFlags) message(ending *retryv1.Ending) (*retryv1.Facts, error) {
@@ -144,7 +143,7 @@ func (f FactFlags) message(ending *retryv1.Ending) (*retryv1.Facts, error) {
 	default:
 		left, err := time.ParseDuration(f.Deadline)
 		if err != nil {
-			return nil, fmt.Errorf("--deadline: %q is neither a time such as 1.5s nor none", f.Deadline)
+			return nil, badArgumentf("--deadline: %q is neither a time such as 1.5s nor none", f.Deadline)
 		}
 		m.Deadline = &retryv1.Facts_Remaining{Remaining: durationpb.New(left)}
 	}

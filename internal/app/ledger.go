@@ -31,7 +31,7 @@ type (
 	LedgerListCmd struct {
 		Admin
 		CaseFlags
-		Limit int `default:"100" help:"At most this many; 0 is all."`
+		Limit uint32 `default:"100" help:"At most this many; 0 is all."`
 	}
 	// LedgerWatchCmd shows cases as they come.
 	LedgerWatchCmd struct {
@@ -48,7 +48,7 @@ type (
 		Admin
 		Case  string `arg:"" help:"The case, as in x-retry-ambiguity-id."`
 		State string `arg:"" enum:"executed,not_executed,given_up" help:"executed, not_executed or given_up."`
-		Note  string `help:"For people."`
+		Note  string `help:"What was found, for people."`
 	}
 )
 
@@ -79,7 +79,7 @@ func (c LedgerListCmd) Run(ctx context.Context, s streams) error {
 	}
 	return c.ledger(func(l retryv1.LedgerServiceClient) error {
 		req := &retryv1.LedgerServiceListRequest{Filter: filter, PageSize: 1000}
-		for left := c.Limit; ; {
+		for left := int(c.Limit); ; {
 			if c.Limit > 0 {
 				req.PageSize = uint32(min(left, 1000))
 			}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/verdictproxy/verdict/internal/config"
 	"github.com/verdictproxy/verdict/internal/listeners"
@@ -68,7 +69,7 @@ func (c *ServeCmd) listen(cfg *config.Config, metrics *telemetry.Listeners, log 
 	open := func(p place, address string) (net.Listener, error) {
 		l, err := listeners.Open(address, os.FileMode(c.SocketMode))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--%s: %w", strings.ReplaceAll(p.name, "_", "-"), err)
 		}
 		o.places = append(o.places, p)
 		settings := p.settings(cfg.Listeners())

@@ -59,13 +59,13 @@ func (d *document) readNodes(data []byte) bool {
 	if err := decoder.Decode(&file); errors.Is(err, io.EOF) {
 		return false
 	} else if err != nil {
-		return d.rejectSyntax(err)
+		return d.rejectSyntax(err, data)
 	}
 	if err := decoder.Decode(&second); err == nil {
 		d.add(&second, "", "a second YAML document would not be read")
 		return false
 	} else if !errors.Is(err, io.EOF) {
-		return d.rejectSyntax(err)
+		return d.rejectSyntax(err, data)
 	}
 	d.root = file.Content[0]
 	d.checkNodes(d.root)
@@ -110,11 +110,11 @@ func (d *document) readMessage(data []byte) {
 	}
 	for _, err := range unjoin(err) {
 		text := err.Error()
-		problem := Problem{File: d.name, Text: text}
+		problem := Problem{File: d.name, Text: plainly(text)}
 		if at := protoyamlPlace.FindStringSubmatch(text); at != nil {
 			problem.Line, _ = strconv.Atoi(at[1])
 			problem.Column, _ = strconv.Atoi(at[2])
-			problem.Text = errors.Unwrap(err).Error()
+			problem.Text = plainly(errors.Unwrap(err).Error())
 		}
 		d.addProblem(problem)
 	}
@@ -223,11 +223,14 @@ func (d *document) reject(format string, args ...any) bool {
 
 var yamlPlace = regexp.MustCompile(`^yaml: line (\d+): `)
 
-func (d *document) rejectSyntax(err error) bool {
+func (d *document) rejectSyntax(err error, data []byte) bool {
 	p := Problem{File: d.name, Text: strings.TrimPrefix(err.Error(), "yaml: ")}
 	if at := yamlPlace.FindStringSubmatch(err.Error()); at != nil {
 		p.Line, _ = strconv.Atoi(at[1])
 		p.Text = strings.TrimPrefix(err.Error(), at[0])
+	}
+	if line, column := tabNear(p.Line, data); column > 0 && aboutTabs.MatchString(p.Text) {
+		p.Line, p.Column, p.Text = line, column, "a tab stands here: YAML is indented by blanks"
 	}
 	d.addProblem(p)
 	return false

@@ -41,6 +41,7 @@ func (c CheckCmd) Run(s streams) error {
 			failed = c.drawnAlike(s, cfg, report) || failed
 			failed = c.livesLonger(s, cfg, report) || failed
 			failed = c.credentials(s, cfg, report) || failed
+			failed = c.unjudged(s, cfg, report) || failed
 			c.encryption(s, cfg, report)
 		}
 	}

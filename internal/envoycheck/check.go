@@ -69,6 +69,8 @@ type Report struct {
 	Deadlines []Deadline
 	// Credentialed says of each cluster where attempts get their credential, once for each way.
 	Credentialed []Credentialed
+	// Unjudged are the filters by which Envoy itself says what is uncertain, one for each outer hop.
+	Unjudged []Unjudged
 	// Callers are the clusters by which Envoy calls Verdict, sorted by name.
 	Callers []Caller
 }
@@ -120,6 +122,7 @@ func Check(name string, data []byte) Report {
 		Deadlines:  c.timeouts,
 
 		Credentialed: c.credentialed,
+		Unjudged:     c.labels,
 		Callers:      slices.SortedFunc(maps.Values(c.callers), func(a, b Caller) int { return cmp.Compare(a.Cluster, b.Cluster) }),
 	}
 }
@@ -147,6 +150,7 @@ type checker struct {
 	splits       []Split
 	timeouts     []Deadline
 	credentialed []Credentialed
+	labels       []Unjudged
 	file         string
 	findings     []Finding
 	clusters     map[string]node

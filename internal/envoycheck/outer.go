@@ -33,6 +33,7 @@ func (c *checker) outer(h *hop, leading []route) {
 			c.report(f.node, noOuterFacts, "no facts of this hop")
 		}
 	}
+	c.unjudged(h)
 	for _, f := range h.filters {
 		if n := f.config.get("suppress_envoy_headers"); f.is("Router") && n.isTrue() {
 			c.report(n, suppressed, "suppress_envoy_headers")
@@ -201,5 +202,5 @@ func (c *checker) overrides(r route, filters []filter) {
 
 // ours reports whether the filter is a part of the topology.
 func (f filter) ours() bool {
-	return f.role != "" || f.removes(evidence.PrefixVerdict) || f.writes("x-verdict-outer") || f.writes(factsHeader) || f.isHead()
+	return f.role != "" || f.removes(evidence.PrefixVerdict) || f.writes("x-verdict-outer") || f.writes(factsHeader) || f.writes(evidence.ReportVerdict) || f.isHead()
 }

@@ -58,6 +58,7 @@ var (
 var (
 	sweepFirst   = falsifies("sweep_first", "the first outer filter is the last to see an answer; it must remove x-verdict- from every response, or internal headers leak")
 	noFinalizer  = falsifies("finalizer", "answers that went past the judge would leave without a report, and an uncertain outcome would look like a plain failure")
+	noUnjudged   = falsifies("unjudged", "with Verdict down an uncertain outcome would look like a plain failure: the filter `unjudged` of envoy/hop.yaml, in front of the finalizer")
 	noOuterFacts = falsifies("outer_facts", "behind the finalizer a header_mutation must write x-verdict-outer, or the finalizer does not know how the answer came to be")
 )
 

@@ -1,6 +1,7 @@
 package envoycheck
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/verdictproxy/verdict/internal/evidence"
@@ -136,11 +137,13 @@ func (c *checker) drawn(r route) {
 	}
 }
 
-// matches finds routes that are chosen by a header which Envoy or the credential filter sets for one attempt.
+// differing are the request headers that router A sends otherwise with each attempt.
+var differing = []string{"x-envoy-attempt-count", "x-envoy-expected-rq-timeout-ms", "x-envoy-is-timeout-retry"}
+
+// matches finds routes that are chosen by such a header.
 func (c *checker) matches(h *hop) {
 	report := func(n node) {
-		name := strings.ToLower(n.text())
-		if strings.HasPrefix(name, "x-envoy-") || strings.HasPrefix(name, evidence.PrefixVerdict) {
+		if slices.Contains(differing, strings.ToLower(n.text())) {
 			c.report(n, innerMatch, "%s", n.text())
 		}
 	}

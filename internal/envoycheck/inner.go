@@ -22,6 +22,7 @@ func (c *checker) inner(h *hop) {
 	c.fetchesPages(h, innerPage)
 	c.matches(h)
 	c.steers(h)
+	c.ownReplies(h)
 	c.upstreams(h)
 }
 

@@ -15,6 +15,7 @@ func (c *checker) outer(h *hop, leading []route) {
 	c.clients(h, leading)
 	c.fetchesPages(h, outerPage)
 	c.steers(h)
+	c.ownReplies(h)
 	if n := h.hcm.get("proxy_100_continue"); n.isTrue() {
 		c.report(n, continueProxied, "proxy_100_continue")
 	}

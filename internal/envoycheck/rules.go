@@ -44,6 +44,7 @@ var (
 	perTry          = costs("per_try", "router A would cut attempts off past the judge; the timeout of an attempt belongs on the inner route")
 	routerWaits     = costs("router_waits", "the judge has waited already, and router A would wait once more: `retry_back_off: {base_interval: 0.001s, max_interval: 0.001s}`")
 	steered         = falsifies("steered", "a router obeys this header whoever sets it, and would send a request again, or answer in another way, past the judge")
+	ownStatus       = falsifies("local_reply_status", "Envoy's own reply to a request that may have been executed would pass for an answer of another kind, and unlabelled: only a 5xx is safe")
 	outerPage       = falsifies("outer_page", "the error page is fetched by a request that takes the place of the one that failed, and the caller would be told what came of it")
 	noAttemptCount  = falsifies("attempt_count", "without it no attempt but the first could be told from another")
 	noReplayLimit   = falsifies("replay_limit", "without request_body_buffer_limit the size up to which a body is sent again depends on the protocol")

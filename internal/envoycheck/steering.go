@@ -21,6 +21,20 @@ var steering = []string{
 	"x-envoy-upstream-rq-timeout-alt-response",
 }
 
+// ownReplies finds where a hop gives its own replies a status that nobody takes for Envoy's failure.
+func (c *checker) ownReplies(h *hop) {
+	for _, m := range h.hcm.get("local_reply_config", "mappers").items() {
+		n, only := m.get("status_code"), m.get("filter", "status_code_filter", "comparison")
+		of, known := only.get("value", "default_value").number()
+		if op := only.get("op").text(); known && (op == "" || op == "EQ") && of < 500 && of != 408 {
+			continue // replies that say themselves that the request was refused
+		}
+		if status, ok := n.number(); n.exists() && (!ok || status < 500 || status > 599) {
+			c.report(n, ownStatus, "status_code %s", n.get("value").or(n).text())
+		}
+	}
+}
+
 // steers finds where a hop's routes and its header mutations set such a header.
 func (c *checker) steers(h *hop) {
 	if !h.hcm.walk(func(field string, n node) bool {

@@ -39,6 +39,7 @@ func TestTrapCheck(t *testing.T) {
 		{"inner_hedge", "error", "hedge_on_per_try_timeout", []stack.Patch{innerHedge}},
 		{"inner_redirect", "error", "redirect_response_codes", []stack.Patch{lab, innerRedirect}},
 		{"steered", "error", "x-envoy-retry-on", []stack.Patch{steeredBy("outer", "all")}},
+		{"local_reply_status", "error", "409", []stack.Patch{localReplies("attempts", "409")}},
 		{"inner_match", "error", "x-envoy-attempt-count", []stack.Patch{attemptRoutes}},
 		{"upgrade_filters", "error", "name: router", []stack.Patch{upgradesPastTheJudge}},
 		{"steered", "error", "x-envoy-retry-on", []stack.Patch{steeredBy("attempts", "app")}},

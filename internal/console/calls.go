@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -56,13 +57,18 @@ func (c *Console) call(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "there is no such call")
 		return
 	}
+	in := http.NewResponseController(w)
+	in.SetReadDeadline(time.Now().Add(c.stalled)) // a body that does not come holds nobody
 	request, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 		refuse(w, http.StatusRequestEntityTooLarge, "the request is too large")
 		return
 	} else if err != nil {
-		return // the caller has left
+		w.Header().Set("Connection", "close")
+		refuse(w, http.StatusRequestTimeout, "the request did not arrive") // if anybody is there to hear it
+		return
 	}
+	in.SetReadDeadline(time.Time{})
 	resp, err := method(asCaller(r), request)
 	if err != nil {
 		answerError(w, status.Convert(err))

@@ -45,6 +45,7 @@ type Console struct {
 	page    []byte
 	calls   map[string]call
 	samples *samples
+	stalled time.Duration // how long a page may take to read an event, or to send a call
 
 	ended   chan struct{} // closed by Stop
 	ending  sync.Once
@@ -72,6 +73,7 @@ func New(o Options) (*Console, error) {
 		page:    page,
 		calls:   calls(o),
 		samples: newSamples(o.Every),
+		stalled: 10 * time.Second,
 		ended:   make(chan struct{}),
 		viewers: make(chan struct{}, maxViewers),
 	}, nil

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -237,70 +236,5 @@ func TestOptions(t *testing.T) {
 	}
 	if _, err := options("Nothing"); err == nil {
 		t.Error("an enum that is not there")
-	}
-}
-
-// TestLive: a page gets everything that there is, then what is new; Stop ends its stream.
-func TestLive(t *testing.T) {
-	l := newLab(t)
-	running := make(chan struct{})
-	go func() { defer close(running); l.Run(t.Context()) }()
-	defer func() { <-running }()
-	defer l.Stop()
-	watch := func() (*http.Response, func() (string, event)) {
-		resp, err := http.Get(l.url + Path + "live")
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewReader(resp.Body)
-		return resp, func() (kind string, e event) {
-			for range 3 {
-				line, err := lines.ReadString('\n')
-				if err != nil {
-					t.Fatal(err)
-				}
-				if text, ok := strings.CutPrefix(line, "event: "); ok {
-					kind = strings.TrimSpace(text)
-				} else if text, ok := strings.CutPrefix(line, "data: "); ok {
-					if err := json.Unmarshal([]byte(text), &e); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			return kind, e
-		}
-	}
-	resp, next := watch()
-	defer resp.Body.Close()
-	if resp.Header.Get("Content-Type") != "text/event-stream" {
-		t.Errorf("%v", resp.Header)
-	}
-	kind, e := next()
-	if kind != "all" || e.Open != 3 || e.Lost != 4 || e.Process == "" || !e.Draining || len(e.Upstreams) != 1 || !e.Upstreams[0].Shadow || e.Upstreams[0].Name != "app" {
-		t.Errorf("first %s %+v", kind, e)
-	}
-	for range 5 {
-		if kind, e = next(); kind == "now" && len(e.Upstreams[0].Points) != 1 {
-			t.Errorf("then %s %+v", kind, e)
-		}
-	}
-
-	more := []*http.Response{}
-	for range maxViewers - 1 {
-		resp, next := watch()
-		next()
-		more = append(more, resp)
-	}
-	if resp, body := l.do(t, "GET", Path+"live", ""); resp.StatusCode != 503 {
-		t.Errorf("one page too many: status %d", resp.StatusCode)
-	} else {
-		wantWords(t, body)
-	}
-	for _, resp := range more {
-		resp.Body.Close()
-	}
-	l.Stop()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		t.Errorf("the stream ends with %v", err)
 	}
 }

@@ -110,9 +110,6 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stalled is how long a page may take to read an event.
-const stalled = 10 * time.Second
-
 func (c *Console) send(w http.ResponseWriter, out *http.ResponseController, e event) error {
 	e.Process, e.Draining = c.process, c.options.Draining()
 	e.Open, e.Lost = c.options.Cases()
@@ -123,7 +120,7 @@ func (c *Console) send(w http.ResponseWriter, out *http.ResponseController, e ev
 	if err != nil {
 		return err
 	}
-	if err := out.SetWriteDeadline(time.Now().Add(stalled)); err != nil {
+	if err := out.SetWriteDeadline(time.Now().Add(c.stalled)); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", e.kind, text); err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // limit is how long anything may take to happen.
-const limit = 20 * time.Second
+const limit = 30 * time.Second
 
 // tab is a page in a tab of its own. What the browser complains of, such as a breach of the page's
 // Content-Security-Policy, fails the test.

@@ -18,7 +18,7 @@ SEEDS := 200
 .PHONY: help tools build imports generate lint test soak-budget fuzz bench demo compose-test compose-up console-test up clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 tools: $(envoys) $(servers) .tools/grpcurl .tools/prometheus .tools/promtool .tools/python ## fetch the pinned Envoys, Redis and Valkey, clients of the gRPC API, and Prometheus
 
@@ -94,7 +94,7 @@ console-test: $(pinned) .tools/axe.min.js ## every button of the web console, in
 
 up: $(pinned) ## keep the demo's Envoy, Verdict and upstream running
 	@echo "building the demo ..."
-	@go run ./demo up
+	@go build -o bin/demo ./demo && exec bin/demo up
 
 clean: ## remove what was built and fetched
 	rm -rf bin .tools

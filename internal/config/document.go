@@ -68,6 +68,10 @@ func (d *document) readNodes(data []byte) bool {
 		return d.rejectSyntax(err, data)
 	}
 	d.root = file.Content[0]
+	if n, envoys := d.find([]any{"static_resources"}); envoys {
+		d.add(n, "", "this is an Envoy bootstrap: extproc check verdict.yaml --envoy envoy.yaml takes both")
+		return false
+	}
 	d.checkNodes(d.root)
 	return len(d.problems) == 0
 }

@@ -88,7 +88,7 @@ compose-up: ## the whole system in containers, until interrupted
 .tools/axe.min.js: scripts/axe.txt
 	@scripts/fetch-axe
 
-console-test: $(pinned) .tools/axe.min.js ## every button of the web console, in a real Chromium; UPDATE=1 writes the README's pictures
+console-test: $(pinned) .tools/axe.min.js ## every button of the web console, in a real Chromium; UPDATE=1 takes the pictures of docs
 	@scripts/need-chromium
 	UPDATE=$(UPDATE) go test -count 1 -timeout 5m $(TESTFLAGS) ./test/console
 

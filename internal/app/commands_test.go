@@ -217,6 +217,21 @@ func TestAdminListenerIsPlainHTTPToo(t *testing.T) {
 	}
 }
 
+// What is drained holds in the replica that was told.
+func TestDrainIsOfOneReplica(t *testing.T) {
+	_, told := startService(t)
+	_, other := startService(t)
+	for _, step := range []struct{ args, want string }{
+		{"drain app --server=" + told, `{"killSwitch":"KILL_SWITCH_OFF","upstreams":["app"]}`},
+		{"drain --all --server=" + told, `{"killSwitch":"KILL_SWITCH_ON","upstreams":["app"]}`},
+		{"drain --server=" + other, `{"killSwitch":"KILL_SWITCH_OFF","upstreams":[]}`},
+	} {
+		if code, out, errors := command(t, strings.Fields(step.args)...); code != 0 || strings.TrimSpace(out) != step.want {
+			t.Errorf("%s: exit code %d\n%s%s", step.args, code, out, errors)
+		}
+	}
+}
+
 func TestLedgerCommands(t *testing.T) {
 	api, admin := startService(t)
 	for range 3 {

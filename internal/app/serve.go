@@ -18,7 +18,7 @@ type ServeCmd struct {
 	Admin      string        `default:"127.0.0.1:9003" placeholder:"ADDR" help:"Where the operator's commands, the console, /metrics and /healthz are: HOST:PORT or unix:PATH."`
 	API        string        `placeholder:"ADDR" help:"Where programs without an Envoy ask (gRPC): HOST:PORT or unix:PATH. Off by default."`
 	SocketMode SocketMode    `default:"600" placeholder:"MODE" help:"The permissions of Unix sockets, in octal: who may write may connect."`
-	Shadow     []string      `placeholder:"UPSTREAM" help:"Look and do not act: decide on this upstream's answers, count, log and enter into the ledger, and let Envoy's traffic pass as it is. May be repeated."`
+	Shadow     []string      `placeholder:"UPSTREAM" help:"Look and do not act: decide on this upstream's answers, count, log and enter into the ledger, and let Envoy's traffic be what it is with Verdict down. May be repeated."`
 	ShadowAll  bool          `help:"The same for all upstreams."`
 	DrainTime  time.Duration `default:"10s" help:"At SIGTERM, how long a running wait may still go on."`
 	LedgerSize int           `default:"10000" placeholder:"N" help:"How many uncertain outcomes are kept, each about 1.5 KiB; in Redis, for all that share it. When it is full, the first resolved makes room, else the oldest."`

@@ -71,7 +71,7 @@ func (s *Admin) Why(_ context.Context, req *retryv1.WhyRequest) (*retryv1.WhyRes
 		q := question{operation: text(d.Operation), facts: d.Facts}
 		past := &retryv1.PastDecision{
 			Time:      timestamppb.New(d.Time),
-			Decision:  q.answer(d.Decision),
+			Decision:  &q.answer(d.Decision).decision,
 			Attempt:   uint32(max(d.Attempts, 0)),
 			RequestId: text(d.RequestID),
 			Upstream:  text(d.Upstream),

@@ -49,7 +49,7 @@ func TestGivenIsReadAgain(t *testing.T) {
 		if f.Body == decision.ReplayabilityUnknown {
 			f.Body = decision.OneShot // as it is read
 		}
-		if got := facts(m, time.Now()); got != f {
+		if got := facts(m, time.Now); got != f {
 			t.Fatalf("%+v is read again as %+v", f, got)
 		}
 	}

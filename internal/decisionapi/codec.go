@@ -3,12 +3,15 @@ package decisionapi
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers what laterCodec wraps
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
+
+	retryv1 "github.com/verdictproxy/verdict/api/proto/retry/v1"
 )
 
 // Codec is the option with which a server of this package's services is made. grpc-go ends a call whose
@@ -28,13 +31,21 @@ var codec = &laterCodec{CodecV2: encoding.GetCodecV2("proto")}
 // laterCodec keeps the failures of this API's messages until they are asked for.
 type laterCodec struct {
 	encoding.CodecV2
-	failures sync.Map // message -> error
+	failures sync.Map     // message -> error
+	kept     atomic.Int64 // how many there are: nearly always none, and then nothing need be looked up
 }
 
 func (c *laterCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	if request, ok := v.(*retryv1.DecideRequest); ok {
+		request.Reset()
+		if decodePlain(data, request) {
+			return nil
+		}
+	}
 	err := c.CodecV2.Unmarshal(data, v)
 	if m, ok := v.(proto.Message); ok && err != nil && m.ProtoReflect().Descriptor().ParentFile().Package() == "retry.v1" {
 		c.failures.Store(v, err)
+		c.kept.Add(1)
 		return nil
 	}
 	return err
@@ -45,7 +56,11 @@ func (c *laterCodec) failure(v any, err error) error {
 	if err != nil {
 		return err
 	}
+	if c.kept.Load() == 0 {
+		return nil
+	}
 	if failed, ok := c.failures.LoadAndDelete(v); ok {
+		c.kept.Add(-1)
 		return malformed("", failed.(error).Error())
 	}
 	return nil

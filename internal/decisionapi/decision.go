@@ -70,22 +70,23 @@ func (s *Decisions) Decide(ctx context.Context, req *retryv1.DecideRequest) (*re
 	q := s.question(req.GetFacts())
 	d := decision.Decide(q.facts, q.policy, s.random())
 	if req.GetDryRun() {
-		return &retryv1.DecideResponse{Decision: q.answer(d)}, nil
+		return &q.answer(d).response, nil
 	}
-	resp := new(retryv1.DecideResponse)
+	var name, caseID string
 	if d.Verdict == decision.Retry {
 		if grant, ok := q.account.TryWithdraw(ctx); ok {
-			resp.Grant = s.Grants.keep(q.account, grant)
+			name = s.Grants.keep(q.account, grant)
 		} else {
 			d = d.Deny(decision.ReasonBudgetExhausted)
 		}
 	}
 	if d.Uncertain && d.Verdict != decision.Retry {
-		resp.CaseId = rand.Text()
+		caseID = rand.Text()
 	}
-	resp.Decision = q.answer(d)
+	resp := &q.answer(d).response
+	resp.Grant, resp.CaseId = name, caseID
 	if s.Observe != nil {
-		s.Observe(ctx, q.decided(d, req, resp.GetCaseId()))
+		s.Observe(ctx, q.decided(d, req, caseID))
 	}
 	return resp, nil
 }
@@ -97,7 +98,7 @@ func (s *Decisions) Explain(_ context.Context, req *retryv1.ExplainRequest) (*re
 	}
 	q := s.question(req.GetFacts())
 	d, rules := decision.Explain(q.facts, q.policy, s.random())
-	return &retryv1.ExplainResponse{Decision: q.answer(d), Rules: ledger.Ladder(rules)}, nil
+	return &retryv1.ExplainResponse{Decision: &q.answer(d).decision, Rules: ledger.Ladder(rules)}, nil
 }
 
 // Classify is documented at retryv1.DecisionServiceServer.
@@ -105,7 +106,7 @@ func (s *Decisions) Classify(_ context.Context, req *retryv1.ClassifyRequest) (*
 	if err := validate(req); err != nil {
 		return nil, err
 	}
-	e := endingOf(req.GetEnding(), s.now())
+	e := endingOf(req.GetEnding(), s.now)
 	if e.evidence == decision.EvidenceUnknown {
 		e.evidence = decision.SentNoResponse
 	}
@@ -128,7 +129,7 @@ func (s *Decisions) question(m *retryv1.Facts) question {
 	declared := s.Declared()
 	q := question{
 		account: s.Budget.Account(m.GetUpstream()),
-		facts:   facts(m, s.now()),
+		facts:   facts(m, s.now),
 		policy:  declared.Policy(m.GetUpstream()),
 	}
 	q.operation, q.facts.Idempotency = class(declared, m.GetUpstream(), m.GetCall())

@@ -12,7 +12,7 @@ import (
 
 // facts reads a valid message; what is left out stays at the safe zero value. The class, the budget and
 // the runtime are not the message's alone: see Server.
-func facts(m *retryv1.Facts, now time.Time) decision.Facts {
+func facts(m *retryv1.Facts, now func() time.Time) decision.Facts {
 	e := endingOf(m.GetEnding(), now)
 	f := decision.Facts{
 		Evidence:   e.evidence,
@@ -55,7 +55,7 @@ type ending struct {
 	why        string
 }
 
-func endingOf(m *retryv1.Ending, now time.Time) ending {
+func endingOf(m *retryv1.Ending, now func() time.Time) ending {
 	switch m := m.GetEnding().(type) {
 	case *retryv1.Ending_Observation:
 		return observed(m.Observation, now)
@@ -87,11 +87,13 @@ func cause(m *retryv1.Ending) string {
 	return ""
 }
 
-func observed(o *retryv1.Observation, now time.Time) ending {
+func observed(o *retryv1.Observation, now func() time.Time) ending {
 	e := ending{
-		status:     int(o.GetStatus()),
-		permanent:  decision.Permanent(o.GetPermanent()),
-		retryAfter: decision.ParseRetryAfter(o.GetRetryAfter(), o.GetDate(), now),
+		status:    int(o.GetStatus()),
+		permanent: decision.Permanent(o.GetPermanent()),
+	}
+	if lines := o.GetRetryAfter(); len(lines) > 0 {
+		e.retryAfter = decision.ParseRetryAfter(lines, o.GetDate(), now())
 	}
 	switch reach := o.GetReach().(type) {
 	case *retryv1.Observation_Evidence:
@@ -119,7 +121,7 @@ var stageWhy = map[decision.Evidence]string{
 }
 
 // envoyReplied takes the status for the upstream's own only where Envoy says that the upstream answered.
-func envoyReplied(r *retryv1.EnvoyReply, now time.Time) ending {
+func envoyReplied(r *retryv1.EnvoyReply, now func() time.Time) ending {
 	s := evidence.Symptom{Details: r.GetDetails(), Transport: r.GetTransportFailureReason(), WireBytesSent: -1, Tries: -1}
 	if r.WireBytesSent != nil {
 		s.WireBytesSent = int64(r.GetWireBytesSent())
@@ -137,7 +139,7 @@ func envoyReplied(r *retryv1.EnvoyReply, now time.Time) ending {
 }
 
 // retryAfter reads header lines; of several Date lines none is known to be the answer's own.
-func retryAfter(headers []*retryv1.Header, now time.Time) time.Duration {
+func retryAfter(headers []*retryv1.Header, now func() time.Time) time.Duration {
 	var some [4]string // most answers have one line, and need no more than the stack
 	lines, date, dates := some[:0], "", 0
 	for _, h := range headers {
@@ -149,10 +151,13 @@ func retryAfter(headers []*retryv1.Header, now time.Time) time.Duration {
 			dates++
 		}
 	}
+	if len(lines) == 0 {
+		return 0
+	}
 	if dates > 1 {
 		date = ""
 	}
-	return decision.ParseRetryAfter(lines, date, now)
+	return decision.ParseRetryAfter(lines, date, now())
 }
 
 func bodyOf(m *retryv1.Body) decision.Body {

@@ -29,12 +29,7 @@ func StartFailover(t testing.TB, binary string, args ...string) (sentinel string
 
 func startSentinel(t testing.TB, binary, master string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := freePort(t)
 	_, port, _ := net.SplitHostPort(address)
 	_, masterPort, _ := net.SplitHostPort(master)
 	file := filepath.Join(t.TempDir(), "sentinel.conf")

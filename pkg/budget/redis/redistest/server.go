@@ -76,6 +76,9 @@ type Server struct {
 	t      testing.TB
 	binary string
 	dir    string
+	// socket is this server's alone, and it listens there once it has the port: at the port somebody else
+	// may answer.
+	socket string
 	args   []string
 
 	mu      sync.Mutex
@@ -89,7 +92,7 @@ type Server struct {
 func Start(t testing.TB, binary string, args ...string) *Server {
 	t.Helper()
 	var err error
-	s := &Server{t: t, binary: binary, dir: t.TempDir(), args: args}
+	s := &Server{t: t, binary: binary, dir: t.TempDir(), socket: socketFile(t), args: args}
 	for range 10 { // others look for ports too
 		s.Address = freePort(t)
 		if err = s.start(nil); !errors.Is(err, errPortTaken) {
@@ -106,6 +109,17 @@ func Start(t testing.TB, binary string, args ...string) *Server {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// socketFile is in a folder whose name is shorter than a test's: 108 bytes are all that a socket's may have.
+func socketFile(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "redis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
 }
 
 // freePort is below the ports that the kernel gives to outgoing connections, so that it stays free while
@@ -141,7 +155,7 @@ var errPortTaken = errors.New("its port is taken")
 
 func (s *Server) start(more []string) error {
 	_, port, _ := net.SplitHostPort(s.Address)
-	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir, "--loglevel", "warning"}, append(s.args, more...)...)
+	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--unixsocket", s.socket, "--save", "", "--appendonly", "no", "--dir", s.dir, "--loglevel", "warning"}, append(s.args, more...)...)
 	cmd := exec.Command(s.binary, args...)
 	s.output = &output{}
 	cmd.Stdout, cmd.Stderr = s.output, s.output
@@ -163,13 +177,8 @@ func (s *Server) start(more []string) error {
 	s.cmd, s.stopped = cmd, stopped
 	s.mu.Unlock()
 	for range 2000 {
-		if c, err := net.DialTimeout("tcp", s.Address, time.Second); err == nil {
-			c.Close()
-			select {
-			case <-stopped: // it was somebody else who answered
-			case <-time.After(10 * time.Millisecond):
-				return nil
-			}
+		if listens("unix", s.socket) && listens("tcp", s.Address) {
+			return nil
 		}
 		select {
 		case <-stopped:
@@ -183,6 +192,15 @@ func (s *Server) start(more []string) error {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return fmt.Errorf("%s does not answer at %s:\n%s", s.binary, s.Address, s.output)
+}
+
+func listens(network, address string) bool {
+	c, err := net.DialTimeout(network, address, time.Second)
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
 }
 
 // Kill ends the server at once, if it runs.

@@ -9,7 +9,13 @@ import (
 
 // A port that somebody holds for a moment costs a server no more than that moment.
 func TestPortTaken(t *testing.T) {
-	s := Start(t, Binary(t))
+	for name, binary := range Binaries(t) {
+		t.Run(name, func(t *testing.T) { testPortTaken(t, binary) })
+	}
+}
+
+func testPortTaken(t *testing.T, binary string) {
+	s := Start(t, binary)
 	s.Kill()
 	l, err := net.Listen("tcp", s.Address)
 	if err != nil {

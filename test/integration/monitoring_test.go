@@ -203,6 +203,9 @@ func TestMonitoring(t *testing.T) {
 	}
 	server.Kill()
 	well.StopService(0)
+	well.StopService(1)
+	_, _ = well.Try(t.Context(), posting("reset")) // Envoy cannot know yet that both hang
+	well.ContinueService(1)
 	settle("one replica hangs, and Redis is away", func() { _, _ = well.Try(t.Context(), posting("reset")) })
 
 	missing[exprs["VerdictUnreachable"]], missing[exprs["VerdictDown"]] = "VerdictUnreachable", "VerdictDown"
